@@ -1,0 +1,74 @@
+# Every task a person runs. `make help` lists them; each does its own set-up and does no work twice.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON   ?= python3
+VENV     := .venv
+BIN      := $(VENV)/bin
+CLUSTER  ?=
+SCENARIO ?= prefix-cache
+MODEL    ?= random
+M        ?=
+ARGS     ?=
+
+export CLUSTER MODEL
+
+.PHONY: help setup demo test lint format crd lock cluster-up cluster-down cluster-status clean
+
+help: ## list the tasks
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+	@echo
+	@echo "  M=<area>            make test: one area only (path mirror verdict answers operator marks surfaces replay)"
+	@echo "  ARGS='-k name'      make test: more options for pytest"
+	@echo "  SCENARIO=dropper    make demo: the candidate that must Fail (default: prefix-cache, which must Pass)"
+	@echo "  MODEL=smollm2       make demo: a small model with real text, at a lower rate"
+	@echo "  CLUSTER=local|kind|existing   which Kubernetes (default: kind where a Docker engine runs, else local)"
+
+setup: $(VENV)/.ready ## the virtual environment with locked dependencies
+
+$(VENV)/.ready: locks/dev.txt pyproject.toml
+	@echo "[setup] virtual environment from locks/dev.txt (about a minute) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r locks/dev.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+demo: setup ## the main job, start to verdict, on an embedded cluster
+	@$(BIN)/python -m examples.demo --scenario $(SCENARIO) --model $(MODEL)
+
+test: setup ## all checks and tests (M=<area> for one area)
+ifeq ($(M),)
+	@$(MAKE) --no-print-directory lint
+endif
+	@$(BIN)/pytest $(if $(M),-m $(M)) $(ARGS)
+
+lint: setup ## format, lint, types, layers
+	@echo "[lint] ruff format, ruff, mypy --strict, import-linter"
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --verbose >.import-linter.log 2>&1 || { cat .import-linter.log; exit 1; }; rm -f .import-linter.log
+
+format: setup ## format and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+crd: setup ## write crds/ from the pydantic models
+	@$(BIN)/python -m shadowrun_operator.api.crd
+
+lock: ## make the lock files anew (needs uv)
+	@for extra in mirror capture operator; do \
+	  uv pip compile pyproject.toml --extra $$extra --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o locks/$$extra.txt; done
+	@uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o locks/dev.txt
+
+cluster-up: ## a real Kubernetes on this machine
+	@$(PYTHON) -m tests.cluster up
+
+cluster-down: ## end it and leave nothing behind
+	@$(PYTHON) -m tests.cluster down
+
+cluster-status: ## what is up
+	@$(PYTHON) -m tests.cluster status
+
+clean: cluster-down ## remove what was made here
+	@rm -rf $(VENV) .cluster .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

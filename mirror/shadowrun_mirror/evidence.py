@@ -1,0 +1,202 @@
+"""`Evidence` and `CaptureEvidence`: what one replica has counted since it started, and nothing of what was said.
+
+A snapshot is cumulative. Its identity is (pod uid, epoch); a later `sequence` replaces an earlier one, and what
+different identities counted adds up, so nothing can be counted twice. A pair changes the counters twice: when it is
+admitted, and when its last arm has ended; every arm's results of a pair appear at once. So at any instant
+
+    received = excluded + dropped + admitted        admitted = completed(arm) + failed(arm) + in_flight   for each arm
+
+hold per class, in requests and in bytes. Bytes are request body bytes: exact, known before any answer, the same for
+all arms; the operator turns them into tokens with the ratio learned from `usage`. No content, no key, no path.
+"""
+
+from typing import Self
+
+import msgspec
+
+from shadowrun_mirror.blocks import BlockSeries
+from shadowrun_mirror.histogram import Histogram
+
+
+class Amount(msgspec.Struct, frozen=True, kw_only=True):
+    """A number of requests and of their body bytes."""
+
+    requests: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(requests=self.requests + other.requests, bytes=self.bytes + other.bytes)
+
+    def __sub__(self, other: "Amount") -> "Amount":
+        return Amount(requests=self.requests - other.requests, bytes=self.bytes - other.bytes)
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Which process counted. `epoch` is random and new at every start of the process that keeps the counters."""
+
+    pod: str
+    pod_uid: str
+    epoch: str
+    sequence: int  # grows with every snapshot
+    time: float  # UTC seconds of the snapshot
+
+
+def added(left: dict[str, Amount], right: dict[str, Amount]) -> dict[str, Amount]:
+    """Amounts by reason, summed."""
+    return {key: left.get(key, Amount()) + right.get(key, Amount()) for key in sorted(left.keys() | right.keys())}
+
+
+class Usage(msgspec.Struct, kw_only=True):
+    """Tokens as the engine reported them, over the completed answers that reported any."""
+
+    answers: int = 0
+    body_bytes: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+    def merged(self, other: "Usage") -> "Usage":
+        """Both together."""
+        return Usage(**{f: getattr(self, f) + getattr(other, f) for f in self.__struct_fields__})
+
+
+class ArmEvidence(msgspec.Struct, kw_only=True):
+    """Results of one arm within one class. Histograms: seconds; failures count as +infinity."""
+
+    completed: Amount = Amount()
+    within_slo: Amount = Amount()
+    failed: dict[str, Amount] = {}
+    usage: Usage = msgspec.field(default_factory=Usage)
+    ttft: Histogram = msgspec.field(default_factory=Histogram)
+    tpot: Histogram = msgspec.field(default_factory=Histogram)  # answers of one token, or without a count: left out
+    e2e: Histogram = msgspec.field(default_factory=Histogram)
+    sent_first: int = 0  # how often this arm was written to first
+
+    def merged(self, other: "ArmEvidence") -> "ArmEvidence":
+        """Both together."""
+        return ArmEvidence(
+            completed=self.completed + other.completed,
+            within_slo=self.within_slo + other.within_slo,
+            failed=added(self.failed, other.failed),
+            usage=self.usage.merged(other.usage),
+            ttft=self.ttft.merged(other.ttft),
+            tpot=self.tpot.merged(other.tpot),
+            e2e=self.e2e.merged(other.e2e),
+            sent_first=self.sent_first + other.sent_first,
+        )
+
+
+class ClassEvidence(msgspec.Struct, kw_only=True):
+    """The funnel of one class, from complete copies received to every arm's results."""
+
+    received: Amount = Amount()
+    excluded: dict[str, Amount] = {}
+    dropped: dict[str, Amount] = {}
+    admitted: Amount = Amount()
+    in_flight: Amount = Amount()
+    arms: dict[str, ArmEvidence] = {}
+    queue: Histogram = msgspec.field(default_factory=Histogram)  # complete copy -> admitted
+    forward: Histogram = msgspec.field(default_factory=Histogram)  # admitted -> last arm written to
+
+    def merged(self, other: "ClassEvidence") -> "ClassEvidence":
+        """Both together."""
+        arms = {
+            name: self.arms.get(name, ArmEvidence()).merged(other.arms.get(name, ArmEvidence()))
+            for name in sorted(self.arms.keys() | other.arms.keys())
+        }
+        return ClassEvidence(
+            received=self.received + other.received,
+            excluded=added(self.excluded, other.excluded),
+            dropped=added(self.dropped, other.dropped),
+            admitted=self.admitted + other.admitted,
+            in_flight=self.in_flight + other.in_flight,
+            arms=arms,
+            queue=self.queue.merged(other.queue),
+            forward=self.forward.merged(other.forward),
+        )
+
+
+class Window(msgspec.Struct, kw_only=True):
+    """All that was counted under one window number. `pairs[challenger][criterion]` holds z by blocks of time."""
+
+    id: int
+    first_pair: float | None = None  # UTC seconds at which the first pair was complete
+    last_pair: float | None = None
+    classes: dict[str, ClassEvidence] = {}
+    pairs: dict[str, dict[str, BlockSeries]] = {}
+
+    def merged(self, other: "Window") -> "Window":
+        """Both together; the ids must agree."""
+        classes = {
+            name: self.classes.get(name, ClassEvidence()).merged(other.classes.get(name, ClassEvidence()))
+            for name in sorted(self.classes.keys() | other.classes.keys())
+        }
+        pairs: dict[str, dict[str, BlockSeries]] = {}
+        for arm in sorted(self.pairs.keys() | other.pairs.keys()):
+            mine, others = self.pairs.get(arm, {}), other.pairs.get(arm, {})
+            pairs[arm] = {
+                name: mine.get(name, BlockSeries()).merged(others.get(name, BlockSeries()))
+                for name in sorted(mine.keys() | others.keys())
+            }
+        firsts = [t for t in (self.first_pair, other.first_pair) if t is not None]
+        lasts = [t for t in (self.last_pair, other.last_pair) if t is not None]
+        return Window(
+            id=self.id,
+            first_pair=min(firsts, default=None),
+            last_pair=max(lasts, default=None),
+            classes=classes,
+            pairs=pairs,
+        )
+
+
+class Evidence(msgspec.Struct, kw_only=True):
+    """One mirror replica's snapshot, as `GET /evidence` gives it."""
+
+    run_uid: str
+    source: Source
+    config_version: int
+    copying: bool
+    expired: bool  # this replica has stopped by itself because the expiry had passed
+    windows: dict[int, Window] = {}
+
+    @classmethod
+    def decode(cls, raw: bytes | str) -> Self:
+        """Parse JSON; raises `msgspec.ValidationError`."""
+        return msgspec.json.decode(raw, type=cls)
+
+
+class CaptureWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one Envoy counted under one window, at the moment a request's headers were routed.
+
+    Route names: `sampled-<w>` (copied), `oversized-<w>` (selected, too large or of unknown size), `plain-<w>` (in
+    scope, not selected). Anything outside the paths in scope is not counted.
+    """
+
+    sampled: Amount = Amount()
+    oversized: Amount = Amount()
+    plain: Amount = Amount()
+
+    def merged(self, other: "CaptureWindow") -> "CaptureWindow":
+        """Both together."""
+        return CaptureWindow(
+            sampled=self.sampled + other.sampled,
+            oversized=self.oversized + other.oversized,
+            plain=self.plain + other.plain,
+        )
+
+
+class CaptureEvidence(msgspec.Struct, kw_only=True):
+    """One capture pod's snapshot. The epoch is Envoy's, which keeps the counters, not its companion's."""
+
+    run_uid: str
+    source: Source
+    directive_version: int
+    copying: bool
+    active_requests: int  # customers' requests now in Envoy
+    windows: dict[int, CaptureWindow] = {}
+    overflow: int = 0  # copies not made because the mirror was at its cap or away
+
+    @classmethod
+    def decode(cls, raw: bytes | str) -> Self:
+        """Parse JSON; raises `msgspec.ValidationError`."""
+        return msgspec.json.decode(raw, type=cls)

@@ -1,0 +1,41 @@
+"""Why a request left the funnel: the one list of words for it, used in evidence, metrics, status and docs.
+
+Nothing here decides; the step that loses a request picks its reason.
+"""
+
+from enum import StrEnum
+
+
+class ExcludeReason(StrEnum):
+    """The copy arrived, but the run never wanted it: it counts as not selected."""
+
+    NOT_SELECTED = "NotSelected"  # the mirror's own hash says no (for instance right after the rate fell)
+    MODEL_NOT_LISTED = "ModelNotListed"
+
+
+class DropReason(StrEnum):
+    """Selected, but no arm got it. A drop is always joint: one request, all arms or none."""
+
+    TOO_LARGE = "TooLarge"
+    UNPARSABLE = "Unparsable"
+    SHED = "Shed"  # the cap on pairs in flight was reached
+    DUPLICATE = "Duplicate"  # same request id seen before
+    DISABLED = "Disabled"  # copying is switched off
+    EXPIRED = "Expired"
+    CONFIG_BEHIND = "ConfigBehind"  # the copy belongs to a window this replica has not been told about
+    LOST_IN_TRANSIT = "LostInTransit"  # left capture, never arrived complete; computed by the operator
+    MIRROR_LOST = "MirrorLost"  # was in flight when a mirror replica died; computed by the operator
+
+
+class FailureReason(StrEnum):
+    """Admitted, sent, and this arm did not answer properly: latency is +infinity, the SLO is missed."""
+
+    TIMEOUT = "Timeout"
+    CONNECT = "Connect"
+    HTTP_4XX = "HTTP4xx"
+    HTTP_5XX = "HTTP5xx"
+    STREAM_CUT = "StreamCut"  # the connection ended before the answer did
+    STREAM_ERROR = "StreamError"  # an error event inside a 200
+    EMPTY = "Empty"  # ended properly, but without any content
+    MALFORMED = "Malformed"  # not the protocol it claims to be
+    TOO_LONG = "TooLong"  # more bytes than an answer may have

@@ -1,0 +1,1 @@
+"""The operator of ShadowRun: observe, plan, apply; judge; always end."""
