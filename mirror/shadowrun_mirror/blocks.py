@@ -22,7 +22,7 @@ class BlockSeries(msgspec.Struct, kw_only=True):
         key = base_id >> self.level
         n, s = self.sums.get(key, (0, 0))
         self.sums[key] = (n + 1, s + z)
-        if len(self.sums) > MAX_BLOCKS:
+        while len(self.sums) > MAX_BLOCKS:
             raised = self.at_level(self.level + 1)
             self.level, self.sums = raised.level, raised.sums
 

@@ -1,0 +1,1 @@
+"""Runnable examples: engines, a traffic generator and the demo. The product imports none of it."""

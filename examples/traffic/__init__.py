@@ -1,0 +1,1 @@
+"""A client that behaves like many: bursty arrivals, multi-turn conversations over documents, streaming answers."""

@@ -1,0 +1,81 @@
+"""`python -m shadowrun_mirror`: read the boot files, run one replica, drain on SIGTERM. Decides nothing else."""
+
+import asyncio
+import logging
+import os
+import random
+import resource
+import secrets
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from shadowrun_mirror import log
+from shadowrun_mirror.config import MirrorConfig, decode_config
+from shadowrun_mirror.live import wrong_value
+from shadowrun_mirror.replica import Replica
+
+_log = logging.getLogger("shadowrun_mirror")
+
+BOOT = Path("/etc/shadowrun")
+DATA_PORT = 8080
+CONTROL_PORT = 9090
+
+
+def main() -> int:
+    """Run until told to stop; 0 after a drain, 2 when the boot files cannot be used.
+
+    Environment: POD_NAME, POD_UID; SHADOWRUN_BOOT, SHADOWRUN_HOST, SHADOWRUN_DATA_PORT, SHADOWRUN_CONTROL_PORT and
+    SHADOWRUN_LOG_LEVEL have defaults.
+    """
+    log.set_up(os.environ.get("SHADOWRUN_LOG_LEVEL", "INFO"))
+    # A core dump would hold prompts.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    boot = Path(os.environ.get("SHADOWRUN_BOOT", str(BOOT)))
+    try:
+        config = decode_config((boot / "config.json").read_bytes())
+        token = (boot / "token").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        _log.critical("boot files cannot be used", extra={"fields": {"path": str(boot), "error": type(error).__name__}})
+        return 2
+    refusal = wrong_value(config)
+    if refusal is not None or not token:
+        fields = {"field": refusal.field, "why": refusal.message} if refusal else {"field": "token", "why": "empty"}
+        _log.critical("boot files make no sense", extra={"fields": fields})
+        return 2
+    uvloop.run(_serve(config, token))
+    return 0
+
+
+async def _serve(config: MirrorConfig, token: str) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(log.loop_exception)
+    told_to_stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told_to_stop.set)
+    replica = Replica(
+        config,
+        token,
+        pod=os.environ.get("POD_NAME", ""),
+        pod_uid=os.environ.get("POD_UID", ""),
+        epoch=secrets.token_hex(8),
+        rng=random.Random(),  # noqa: S311 - an order, not a secret
+    )
+    await replica.start(
+        os.environ.get("SHADOWRUN_HOST") or None,
+        int(os.environ.get("SHADOWRUN_DATA_PORT", DATA_PORT)),
+        int(os.environ.get("SHADOWRUN_CONTROL_PORT", CONTROL_PORT)),
+    )
+    _log.info("ready", extra={"fields": {"run": config.run, "version": config.version, "data_port": replica.data_port}})
+    await told_to_stop.wait()
+    _log.info("draining", extra={"fields": {"in_flight": replica.pipeline.in_flight}})
+    await replica.drain()
+    await replica.stop()
+    _log.info("stopped")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

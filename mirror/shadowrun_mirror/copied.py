@@ -1,0 +1,38 @@
+"""`Copy`: one request as capture copied it, and how its headers are read. No I/O, no decisions.
+
+A copy lives in memory from its last byte to the end of its pair, and nowhere else.
+"""
+
+import msgspec
+
+Headers = tuple[tuple[bytes, bytes], ...]
+"""Header lines in the order received; names lower case when they come from `receive`."""
+
+RUN_HEADER = b"x-shadowrun-run"
+WINDOW_HEADER = b"x-shadowrun-window"
+REQUEST_ID_HEADER = b"x-request-id"
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """A copy of a live request. `body` is None when it was too large to be read; `size` (bytes) is known either way.
+
+    A body refused without a content-length has the size that had been read when it was refused.
+    """
+
+    target: bytes  # path and query
+    headers: Headers
+    body: bytes | None
+    size: int
+    window: int
+    complete_at: float  # monotonic seconds at which the last byte had been read (or the body was refused)
+
+
+def joined(headers: Headers, name: bytes) -> bytes:
+    """The value of a header as Envoy sees it: lines joined with ",", outer whitespace trimmed; b"" when missing."""
+    return b",".join(value.strip(b" \t") for key, value in headers if key == name).strip(b" \t")
+
+
+def window_of(headers: Headers) -> int | None:
+    """The window capture marked the copy with; None when the mark is missing or not a plain number."""
+    value = joined(headers, WINDOW_HEADER)
+    return int(value) if value.isdigit() and len(value) <= 6 else None

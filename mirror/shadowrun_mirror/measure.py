@@ -1,0 +1,104 @@
+"""Measure: from stamps to latencies, and from two arms' results to a pair's indicator. Pure.
+
+Streamed answers (the definitions vLLM, AIPerf and guidellm share)
+    TTFT = first content - request written          TPOT = (last content - first content) / (N - 1)
+    E2E  = last content - request written           N    = completion tokens from usage, else content events
+Buffered answers have an E2E only. A failed arm has +infinity wherever a completed one would have a number.
+"""
+
+import math
+
+import msgspec
+
+from shadowrun_mirror.client import Exchange
+from shadowrun_mirror.config import SLO, Indicator
+from shadowrun_mirror.reasons import FailureReason
+from shadowrun_mirror.shapes import Tokens
+from shadowrun_mirror.stream import Answer
+
+
+class ArmResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm's part of a pair, latencies in seconds.
+
+    `ttft` is None for buffered answers. `tpot` is None for those, and for a completed answer of one token.
+    """
+
+    failure: FailureReason | None
+    ttft: float | None
+    tpot: float | None
+    e2e: float
+    within_slo: bool
+    tokens: Tokens | None
+    written_at: float | None
+
+
+def arm_result(exchange: Exchange, answer: Answer, streamed: bool, slo: SLO) -> ArmResult:
+    """What an exchange and its answer come to.
+
+    An answer that says itself that it is complete is complete, even if the connection then lingered until the
+    timeout or was cut. A connection's failure outranks what the reader makes of half an answer.
+    """
+    failure = answer.failure
+    if failure is not None and exchange.failure is not None:
+        failure = exchange.failure
+    if exchange.written_at is None or answer.last_at is None:
+        failure = failure or exchange.failure or FailureReason.EMPTY
+    if failure is not None or exchange.written_at is None or answer.last_at is None:
+        never = math.inf if streamed else None
+        return ArmResult(
+            failure=failure,
+            ttft=never,
+            tpot=never,
+            e2e=math.inf,
+            within_slo=False,
+            tokens=None,
+            written_at=exchange.written_at,
+        )
+    first, last = answer.first_at, answer.last_at
+    ttft = None if first is None else first - exchange.written_at
+    count = answer.tokens.output if answer.tokens is not None else answer.chunks
+    tpot = None if first is None or count < 2 else (last - first) / (count - 1)
+    e2e = last - exchange.written_at
+    return ArmResult(
+        failure=None,
+        ttft=ttft,
+        tpot=tpot,
+        e2e=e2e,
+        within_slo=is_within(slo, ttft, tpot, e2e),
+        tokens=answer.tokens,
+        written_at=exchange.written_at,
+    )
+
+
+def is_within(slo: SLO, ttft: float | None, tpot: float | None, e2e: float) -> bool:
+    """Whether a completed answer meets every limit that applies to it; a limit on what it does not have is met."""
+    pairs = ((ttft, slo.ttft_s), (tpot, slo.tpot_s), (e2e, slo.e2e_s))
+    return all(value is None or limit is None or value <= limit for value, limit in pairs)
+
+
+def pair_indicator(indicator: Indicator, baseline: ArmResult, challenger: ArmResult) -> int | None:
+    """z of one pair in {-1, 0, 1} as `config.Indicator` defines it; None where the pair says nothing.
+
+    That is: a latency without limits; a TTFT or TPOT that a completed answer does not have; a TPOT whose divisors come
+    from different sources (one arm reported usage, the other did not).
+    """
+    if indicator.metric == "WithinSLO":
+        return challenger.within_slo - baseline.within_slo
+    if indicator.metric == "Failures":
+        return (baseline.failure is not None) - (challenger.failure is not None)
+    ours, theirs = _latency(indicator, challenger), _latency(indicator, baseline)
+    limits = indicator.challenger_limit_s, indicator.baseline_limit_s
+    if ours is None or theirs is None or limits[0] is None or limits[1] is None:
+        return None
+    if indicator.metric == "TPOT" and _sources_differ(baseline, challenger):
+        return None
+    return (ours <= limits[0]) - (theirs <= limits[1])
+
+
+def _latency(indicator: Indicator, result: ArmResult) -> float | None:
+    return {"TTFT": result.ttft, "TPOT": result.tpot, "E2E": result.e2e}[indicator.metric]
+
+
+def _sources_differ(baseline: ArmResult, challenger: ArmResult) -> bool:
+    both_completed = baseline.failure is None and challenger.failure is None
+    return both_completed and (baseline.tokens is None) != (challenger.tokens is None)

@@ -1,0 +1,101 @@
+"""Sanitise: which headers of a live request may reach an arm, and the mark that says it is a copy. Pure.
+
+Credentials, identities, tenancy, routing and hop-by-hop headers never pass, in whatever spelling; there is no switch
+for it. Everything else is forwarded in its order. The arm gets its own credential, never the customer's.
+"""
+
+from urllib.parse import unquote_plus
+
+from shadowrun_mirror.copied import Headers
+
+_CREDENTIALS = (
+    "authorization x-api-key api-key x-goog-api-key cookie set-cookie proxy-authorization x-auth-token x-access-token"
+)
+_USERS = "anthropic-user-profile-id x-continuum-resolved-user-profile-id"
+_TENANCY = "x-user-id x-tenant x-org-id"
+_ROUTING = "x-backend x-forwarded-for x-forwarded-host x-forwarded-proto x-real-ip forwarded x-vllm-priority"
+# `expect` asks something of this hop only: the whole body is already here.
+_HOP = (
+    "host connection keep-alive transfer-encoding content-length content-type accept-encoding upgrade te trailer "
+    "proxy-connection proxy-authenticate expect"
+)
+STRIPPED = frozenset(f"{_CREDENTIALS} {_USERS} {_TENANCY} {_ROUTING} {_HOP}".encode().split())
+"""Names that never pass, lower case, with "-"."""
+
+STRIPPED_PREFIXES = (b"x-continuum-", b"x-shadowrun-", b"x-envoy-")
+
+_BAGGAGE = b"baggage"
+_OURS = frozenset({"shadow", "shadow.run"})
+# What receivers are known to accept. Beyond it some ignore the whole header, and our mark would be lost with it.
+_MAX_BAGGAGE_BYTES = 8192
+_MAX_BAGGAGE_ENTRIES = 180
+
+
+def is_stripped(name: bytes) -> bool:
+    """Whether a header of this name stays here. Case does not matter and "_" reads as "-"."""
+    return _stays(_plain(name))
+
+
+def sanitised(headers: Headers, run: str) -> Headers:
+    """The headers all arms get: those that may pass, then baggage marked with `shadow=true,shadow.run=<run>`.
+
+    Headers named by a `connection` header are hop-by-hop too and stay here.
+    """
+    named = _named_by_connection(headers)
+    kept: list[tuple[bytes, bytes]] = []
+    baggage: list[bytes] = []
+    for name, value in headers:
+        plain = _plain(name)
+        if plain == _BAGGAGE:
+            baggage.append(value)
+        elif not _stays(plain) and plain not in named:
+            kept.append((name, value))
+    kept.append((_BAGGAGE, marked_baggage(baggage, run)))
+    return tuple(kept)
+
+
+def marked_baggage(lines: list[bytes], run: str) -> bytes:
+    """One baggage value: the entries of `lines` byte for byte, less any that claim to be ours, then ours.
+
+    Entries that would push the value over 8192 bytes or 180 entries are left out from the end: the mark must arrive.
+    """
+    ours = b"shadow=true,shadow.run=" + run.encode()
+    entries = [entry for line in lines for entry in line.split(b",") if entry.strip(b" \t") and not _claims_ours(entry)]
+    kept: list[bytes] = []
+    room = _MAX_BAGGAGE_BYTES - len(ours)
+    for entry in entries[: _MAX_BAGGAGE_ENTRIES - len(_OURS)]:
+        room -= len(entry) + 1
+        if room < 0:
+            break
+        kept.append(entry)
+    return b",".join([*kept, ours])
+
+
+def arm_headers(common: Headers, credential: str | None) -> Headers:
+    """Headers for one arm: the common ones, what is true of our own body, and the arm's own credential.
+
+    `host` and `content-length` are the client's to write: it knows both.
+    """
+    own = ((b"content-type", b"application/json"),)
+    if credential is None:
+        return common + own
+    return (*common, *own, (b"authorization", b"Bearer " + credential.encode()))
+
+
+def _stays(plain: bytes) -> bool:
+    return plain in STRIPPED or plain.startswith(STRIPPED_PREFIXES)
+
+
+def _plain(name: bytes) -> bytes:
+    return name.strip(b" \t").lower().replace(b"_", b"-")
+
+
+def _claims_ours(entry: bytes) -> bool:
+    # Some propagators percent-decode keys, so an encoded spelling of our key is ours as well.
+    key = entry.split(b";", 1)[0].split(b"=", 1)[0]
+    return unquote_plus(key.decode("latin-1")).strip() in _OURS
+
+
+def _named_by_connection(headers: Headers) -> frozenset[bytes]:
+    lists = [value for name, value in headers if _plain(name) == b"connection"]
+    return frozenset(_plain(name) for value in lists for name in value.split(b","))

@@ -1,0 +1,141 @@
+"""The words of the status: condition types, reasons and end reasons, each with a sentence; and `set_condition`.
+
+Pure: `now` is an argument. This module must not decide which condition holds.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Self
+
+from shadowrun_operator.api.status import CONDITION_LENGTH, Condition, ConditionStatus, shortened
+
+
+class _Word(StrEnum):
+    """A machine word with a sentence for people."""
+
+    sentence: str
+
+    def __new__(cls, value: str, sentence: str) -> Self:
+        word = str.__new__(cls, value)
+        word._value_ = value
+        word.sentence = sentence
+        return word
+
+
+class ConditionType(_Word):
+    """The conditions of a ShadowRun, in the order they are listed."""
+
+    ACCEPTED = "Accepted", "The spec is valid, supported, and its references exist; nothing is created before."
+    CAPTURE_READY = "CaptureReady", "Capture stands in the customers' path and passes traffic through."
+    ARMS_READY = "ArmsReady", "Every pod of every arm is ready, and the mirror too."
+    HARDWARE_MATCHED = "HardwareMatched", "The nodes of all arms agree on every label of hardware.matchLabelKeys."
+    LIVE_PATH_HEALTHY = "LivePathHealthy", "Capture's pods are ready and customers' requests reach the primary."
+    COMPLETE = "Complete", "The run has ended, in whatever way; the verdict is final."
+    SUCCEEDED = "Succeeded", "The run has ended with the verdict Pass."
+
+
+class Reason(_Word):
+    """Reasons of conditions, beside the end reasons and verdicts that `Complete` and `Succeeded` carry."""
+
+    ACCEPTED = "Accepted", "The spec is accepted."
+    INVALID_SPEC = "InvalidSpec", "The spec contradicts itself or cannot be read."
+    NOT_IMPLEMENTED = "NotImplemented", "The spec asks for something this version does not do yet."
+    PRIMARY_NOT_FOUND = "PrimaryNotFound", "The primary's Service, or the port named, does not exist."
+    DEPLOYMENT_NOT_FOUND = "DeploymentNotFound", "The Deployment that the arms are copied from does not exist."
+    SECRET_NOT_FOUND = "SecretNotFound", "The Secret with the arms' credential, or its key, does not exist."
+    PORT_NOT_FOUND = "PortNotFound", "No container of the arms' template has the port that the arms serve on."
+    PATCH_INVALID = "PatchInvalid", "The candidate's patch cannot work, or the API server refused it."
+    PRIMARY_UNSUITABLE = (
+        "PrimaryUnsuitable",
+        "The primary's Service cannot be captured: it has no pods of its own to give back.",
+    )
+    SERVICE_NAME_TAKEN = "ServiceNameTaken", "A Service of the capture Service's name exists and no run made it."
+    NAME_TOO_LONG = "NameTooLong", "A name made from the run's would be too long."
+    NAME_IN_USE = "NameInUse", "An object of a name the run needs exists and does not belong to it."
+    CAPTURE_IN_USE = "CaptureInUse", "Another active run captures the same primary."
+    PENDING = "Pending", "Not looked at yet."
+    WAITING = "Waiting", "Created and not ready yet."
+    READY = "Ready", "All pods are ready."
+    DEGRADED = "Degraded", "It was ready and some of its pods are not any more."
+    MATCHED = "Matched", "The nodes of all arms agree."
+    MISMATCH = "Mismatch", "The nodes of the arms differ, or a label is missing."
+    NOT_REQUIRED = "NotRequired", "hardware.matchLabelKeys names no label."
+    HEALTHY = "Healthy", "Customers' requests pass through capture."
+    ACTIVE = "Active", "The run has not ended."
+    SUSPENDED = "Suspended", "Copying is paused by spec.suspend."
+    REMOVED = "Removed", "Taken down at the end of the run."
+
+
+class EndReason(_Word):
+    """Why a run ended. The first group is judged; any other end is inconclusive."""
+
+    DURATION_REACHED = "DurationReached", "The counted time has reached spec.duration."
+    PAIRS_REACHED = "PairsReached", "The counted pairs have reached endConditions.pairs."
+    TOKENS_REACHED = "TokensReached", "The counted tokens have reached endConditions.tokens."
+    CRITERION_FAILED = "CriterionFailed", "A critical criterion was proven violated."
+    START_DEADLINE_EXCEEDED = "StartDeadlineExceeded", "No pair was counted before spec.startDeadline."
+    HARDWARE_MISMATCH = "HardwareMismatch", "The arms ran on unequal nodes."
+    STOPPED = "Stopped", "Somebody set spec.stop.reason."
+    EXPIRED = "Expired", "The absolute expiry ended the run before any end condition did."
+    SPEC_CHANGED = "SpecChanged", "A part of the spec that decides the evidence changed after the start."
+    EVIDENCE_LOST = "EvidenceLost", "Counted evidence was lost and cannot be recovered."
+    CAPTURE_LOST = "CaptureLost", "Capture or its Service was removed or changed from outside."
+
+    @property
+    def judged(self) -> bool:
+        """Whether the evidence may lead to Pass or Fail after this end."""
+        return self in _JUDGED
+
+
+_JUDGED = frozenset(
+    {EndReason.DURATION_REACHED, EndReason.PAIRS_REACHED, EndReason.TOKENS_REACHED, EndReason.CRITERION_FAILED}
+)
+
+
+def timestamp(now: datetime) -> str:
+    """An instant as the API server writes it: UTC, whole seconds. Raises `ValueError` for a time without a zone."""
+    if now.tzinfo is None:
+        raise ValueError("an instant needs a time zone")
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def set_condition(
+    conditions: Sequence[Condition],
+    kind: ConditionType,
+    status: ConditionStatus,
+    reason: str,
+    message: str,
+    *,
+    generation: int,
+    now: datetime,
+) -> tuple[Condition, ...]:
+    """The conditions with one set, in the order of `ConditionType`.
+
+    `lastTransitionTime` becomes `now` only where the status differs from before. A message too long for the status is
+    cut at its bound, with an ellipsis.
+    """
+    before = condition(conditions, kind)
+    unchanged = before is not None and before.status == status
+    after = Condition(
+        type=kind.value,
+        status=status,
+        reason=str(reason),
+        message=shortened(message, CONDITION_LENGTH),
+        observed_generation=generation,
+        last_transition_time=before.last_transition_time if before is not None and unchanged else timestamp(now),
+    )
+    kept = {c.type: c for c in conditions} | {after.type: after}
+    order = {word.value: place for place, word in enumerate(ConditionType)}
+    return tuple(sorted(kept.values(), key=lambda c: order.get(c.type, len(order))))
+
+
+def condition(conditions: Sequence[Condition], kind: ConditionType) -> Condition | None:
+    """The condition of a type, if it has been set."""
+    return next((c for c in conditions if c.type == kind.value), None)
+
+
+def is_true(conditions: Sequence[Condition], kind: ConditionType) -> bool:
+    """Whether a condition is set and True."""
+    found = condition(conditions, kind)
+    return found is not None and found.status == "True"

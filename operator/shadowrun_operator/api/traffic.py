@@ -1,0 +1,155 @@
+"""Blocks of the spec about traffic: the primary, capture, sampling, and the limits of admission.
+
+Bounds and rules only; the spec as a whole is in `spec`. This module must not decide anything.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from shadowrun_operator.api.block import AS_SET, MAX_CLASSES, Block, FieldPath, Label, Port, ShortName, map_by, rules
+from shadowrun_operator.api.quantities import Duration, Percent, Size
+
+HttpPath = Annotated[str, StringConstraints(pattern="^/[-A-Za-z0-9._~/]*$", min_length=1, max_length=256)]
+HeaderName = Annotated[str, StringConstraints(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=64)]
+
+
+class ServicePort(Block):
+    """A port of a Service in the run's namespace."""
+
+    name: Label
+    """Name of the Service."""
+    port: Port
+    """Number of the Service's port."""
+
+
+class Primary(Block):
+    """The live system that answers the customers; it is read and never modified."""
+
+    service: ServicePort
+    """The Service that customers' requests reach the primary through."""
+
+
+class CaptureProxy(Block):
+    """An Envoy of our own in front of the primary."""
+
+    service_name: Label
+    """Name of the Service that clients call instead of the primary's; it passes traffic through also after the run."""
+    replicas: int = Field(default=2, ge=1, le=16)
+    """Number of Envoy pods."""
+    port: Port | None = None
+    """Port of the capture Service; the primary's port when absent."""
+
+
+class Capture(Block):
+    """Where and what to copy; deciding and copying never makes a customer wait."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            ("self.mode != 'Proxy' || has(self.proxy)", "mode Proxy needs capture.proxy with a serviceName"),
+            ("self.mode == 'Proxy' || !has(self.proxy)", "capture.proxy is for mode Proxy only"),
+        )
+    )
+
+    mode: Literal["Proxy", "HTTPRoute", "External"] = "Proxy"
+    """How copies are made: by an Envoy of our own, by a mirror filter of your Gateway, or by a proxy that you run."""
+    proxy: CaptureProxy | None = None
+    """Settings of mode Proxy."""
+    models: tuple[Annotated[str, StringConstraints(min_length=1, max_length=253)], ...] = Field(
+        default=(), max_length=32, json_schema_extra=AS_SET
+    )
+    """Client-facing models to copy requests for; empty means all."""
+    paths: tuple[HttpPath, ...] = Field(
+        default=("/v1/chat/completions",), min_length=1, max_length=16, json_schema_extra=AS_SET
+    )
+    """Exact request paths to copy; only POST is ever copied."""
+    max_body_bytes: Size = Size("64Ki")
+    """Largest request body that is copied; a larger one is counted as dropped."""
+
+
+class SamplingKey(Block):
+    """What requests are kept together by: all requests with the same key are in, or none."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "(has(self.header) ? 1 : 0) + (has(self.bodyField) ? 1 : 0) + (has(self.credential) ? 1 : 0) == 1",
+                "exactly one of header, bodyField and credential must be set",
+            )
+        )
+    )
+
+    header: HeaderName | None = None
+    """Lower-case name of the request header that holds the key; an empty value counts as missing."""
+    body_field: FieldPath | None = None
+    """Field of the JSON body that holds the key."""
+    credential: Literal[True] | None = None
+    """Use the caller's credential, of which only a hash is ever kept."""
+
+
+class ClassRate(Block):
+    """A sampling rate of its own for one class."""
+
+    traffic_class: ShortName = Field(alias="class")
+    """Name of the class."""
+    rate: Percent
+    """Share of the class that is copied."""
+
+
+class Sampling(Block):
+    """Which share of the traffic is copied, and what is kept together."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            ("self.unit != 'Request' || !has(self.key)", "unit Request takes no key: every request is drawn by itself"),
+            ("self.unit != 'Key' || has(self.key)", "unit Key needs sampling.key"),
+        )
+    )
+
+    unit: Literal["Request", "Conversation", "Key"] = "Request"
+    """What is drawn: single requests, whole conversations, or everything that has the same key."""
+    rate: Percent = Field(
+        default=Percent("1%"), json_schema_extra=rules(("self.matches('[1-9]')", "rate must be above 0%"))
+    )
+    """Share that is copied, as a percentage with at most four decimals; it may change while the run is active."""
+    key: SamplingKey | None = None
+    """Where the key of a conversation or of a caller is found."""
+    on_missing_key: Literal["Random", "Skip", "Lineage"] = "Random"
+    """What to do without a key: draw by the request id, leave the request out, or follow the conversation's opening."""
+    class_rates: tuple[ClassRate, ...] = Field(default=(), max_length=MAX_CLASSES, json_schema_extra=map_by("class"))
+    """Rates of single classes, for instance a higher one for rare requests."""
+
+
+class Queue(Block):
+    """A short wait for pairs that find the run at its cap."""
+
+    max_length: int = Field(default=0, ge=0, le=1024)
+    """Most pairs that wait; 0 means that a pair over the cap is shed at once."""
+    max_wait: Duration = Duration("0s")
+    """Longest wait of a pair before it is shed."""
+
+
+class Admission(Block):
+    """Limits on the work that the arms are given, the same for every arm; they may change while the run is active."""
+
+    max_in_flight: int = Field(default=8, ge=1, le=1024)
+    """Most pairs in flight at once over the whole run."""
+    timeout: Duration = Field(
+        default=Duration("60s"),
+        json_schema_extra=rules(
+            (
+                "duration(self) >= duration('1s') && duration(self) <= duration('1h')",
+                "timeout must be between 1s and 1h",
+            )
+        ),
+    )
+    """Time from admission to the end of the answer, after which an arm has failed the request."""
+    queue: Queue = Queue()
+    """Whether pairs over the cap may wait."""
+
+
+class Mirror(Block):
+    """The receiver of the copies."""
+
+    replicas: int = Field(default=1, ge=1, le=16)
+    """Mirror pods; the limits of admission are divided among them."""

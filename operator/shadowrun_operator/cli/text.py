@@ -1,0 +1,161 @@
+"""Everything the command prints, as text from data. Pure: no output, no reads."""
+
+from collections.abc import Iterable, Sequence
+
+from shadowrun_operator.api.status import Status
+from shadowrun_operator.cli.report import Amount, CriterionLine, Funnel, Quantiles, ShownReport
+from shadowrun_operator.cli.seen import SeenRun
+
+_LATENCIES = ("TTFT", "TPOT", "E2E")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell; an empty cell is a dash."""
+    lines = [tuple(head), *(tuple(cell or "-" for cell in row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join("   ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def verdict_text(run: SeenRun) -> str:
+    """The end of a run: verdict, reason, sentence, and a line for each criterion."""
+    status = run.status
+    head = f"{run.metadata.name}: {status.verdict} ({status.reason or status.end_reason or 'no reason given'})"
+    parts = [head, status.message, _criteria_of(status)]
+    if status.report_ref is not None:
+        parts.append(f"Report: ConfigMap {status.report_ref.name}, or: shadowrun report {run.metadata.name}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _criteria_of(status: Status) -> str:
+    if not status.criteria:
+        return ""
+    return table(
+        ("CRITERION", "CLASS", "OUTCOME", "CANDIDATE", "BASELINE", "INTERVAL", "LIMIT", "PAIRS", "NEEDED"),
+        (
+            (
+                f"{c.name} (informational)" if c.informational else c.name,
+                c.traffic_class or "all",
+                c.outcome,
+                c.observed,
+                c.baseline,
+                c.interval,
+                c.limit,
+                str(c.pairs),
+                str(c.needed) if c.needed else "",
+            )
+            for c in status.criteria
+        ),
+    )
+
+
+def report_text(name: str, report: ShownReport) -> str:
+    """A whole report for a person."""
+    parts = [
+        f"{name}: {report.verdict} ({report.reason})",
+        report.message,
+        _titled("Findings", "\n".join(f"{f.reason}: {f.message}" for f in report.findings)),
+        _titled("Criteria", _criteria(report.criteria)),
+        _titled("Funnel (tokens are estimated from bytes)", _funnel(report.funnel)),
+        _titled("Dropped, by reason", _reasons(report.funnel.dropped)),
+        *(_titled(f"Failed in {arm}, by reason", _reasons(c.failed)) for arm, c in report.funnel.arms.items()),
+        _titled("Latencies", _latencies(report)),
+        _titled("Method", report.method),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _titled(title: str, body: str) -> str:
+    return f"{title}\n{body}" if body else ""
+
+
+def _criteria(criteria: Sequence[CriterionLine]) -> str:
+    return table(
+        ("CRITERION", "METRIC", "CLASS", "OUTCOME", "CANDIDATE", "BASELINE", "DIFFERENCE", "LIMIT", "PAIRS"),
+        (
+            (
+                f"{c.name} (informational)" if c.informational else c.name,
+                c.metric,
+                c.traffic_class or "all",
+                f"{c.outcome} ({c.gap})" if c.gap else c.outcome,
+                _figure(c.metric, c.candidate),
+                _figure(c.metric, c.baseline),
+                _difference(c),
+                _points(c.limit),
+                str(c.pairs),
+            )
+            for c in criteria
+        ),
+    )
+
+
+def _difference(criterion: CriterionLine) -> str:
+    if criterion.difference is None:
+        return ""
+    low = "-∞" if criterion.lower is None else _points(criterion.lower)
+    high = "∞" if criterion.upper is None else _points(criterion.upper)
+    return f"{_points(criterion.difference)} [{low}, {high}]"
+
+
+def _funnel(funnel: Funnel) -> str:
+    rows: list[tuple[str, Amount]] = [
+        ("seen", funnel.seen),
+        ("not selected", funnel.not_selected),
+        ("selected", funnel.selected),
+        ("dropped", sum_of(funnel.dropped.values())),
+        ("in transit", funnel.in_transit),
+        ("admitted", funnel.admitted),
+    ]
+    for arm, counts in funnel.arms.items():
+        rows += [
+            (f"{arm}: completed", counts.completed),
+            (f"{arm}: within SLO", counts.within_slo),
+            (f"{arm}: failed", sum_of(counts.failed.values())),
+            (f"{arm}: in flight", counts.in_flight),
+        ]
+    return table(("STEP", "REQUESTS", "TOKENS"), ((step, str(a.requests), str(a.tokens)) for step, a in rows))
+
+
+def sum_of(amounts: Iterable[Amount]) -> Amount:
+    """All together."""
+    listed = list(amounts)
+    return Amount(requests=sum(a.requests for a in listed), tokens=sum(a.tokens for a in listed))
+
+
+def _reasons(amounts: dict[str, Amount]) -> str:
+    if not amounts:
+        return ""
+    return table(
+        ("REASON", "REQUESTS", "TOKENS"), ((r, str(a.requests), str(a.tokens)) for r, a in sorted(amounts.items()))
+    )
+
+
+def _latencies(report: ShownReport) -> str:
+    rows = [
+        (part.traffic_class or "all", part.arm, q.metric, str(q.answers), str(q.failed), *_quantiles(q))
+        for part in report.arms
+        for q in part.latencies
+        if q.answers
+    ]
+    if not rows:
+        return ""
+    return table(("CLASS", "ARM", "METRIC", "ANSWERS", "FAILED", "P50", "P95", "P99"), rows)
+
+
+def _quantiles(quantiles: Quantiles) -> tuple[str, str, str]:
+    return _seconds(quantiles.p50), _seconds(quantiles.p95), _seconds(quantiles.p99)
+
+
+def _figure(metric: str, value: float | None) -> str:
+    if metric in _LATENCIES:
+        return _seconds(value)
+    return "" if value is None else f"{100 * value:.2f}%"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f}"

@@ -1,0 +1,175 @@
+"""One way to the API server: every call has a time limit, every refusal is an `ApiRefusal`. Decides nothing."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from kubernetes.aio import config as kubeconfig
+from kubernetes.aio.client import ApiClient, Configuration
+
+from shadowrun_operator.manifests.names import API_VERSION, KIND, Manifest
+
+FIELD_MANAGER = "shadowrun"
+TIMEOUT_S = 10.0
+_PAGE = 500
+
+KINDS = {
+    KIND: (API_VERSION, "shadowruns"),
+    "ConfigMap": ("v1", "configmaps"),
+    "Deployment": ("apps/v1", "deployments"),
+    "Event": ("v1", "events"),
+    "Namespace": ("v1", "namespaces"),
+    "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
+    "Node": ("v1", "nodes"),
+    "Pod": ("v1", "pods"),
+    "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
+    "Secret": ("v1", "secrets"),
+    "Service": ("v1", "services"),
+}
+"""Every kind the operator touches: its API version and plural."""
+
+
+@dataclass(eq=False)  # not frozen: the interpreter writes tracebacks into exceptions
+class ApiRefusal(Exception):  # noqa: N818  a refusal is an answer of the server, not an error of ours
+    """The API server said no: HTTP `status`, its `reason` and `message`."""
+
+    status: int
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.reason}: {self.message}"
+
+
+class ApiUnreachable(Exception):  # noqa: N818  a state of the network
+    """No answer from the API server within the time limit."""
+
+
+class Cluster:
+    """Objects in, objects out. Kinds are those of `KINDS`; objects are plain JSON."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
+
+    @classmethod
+    async def connect(cls) -> Self:
+        """In a pod: its service account. Elsewhere: the kubeconfig that `KUBECONFIG` names, or the default one."""
+        configuration = Configuration()
+        try:
+            kubeconfig.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        except kubeconfig.ConfigException:
+            await kubeconfig.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        return cls(ApiClient(configuration=configuration))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._api.close()  # type: ignore[no-untyped-call]
+
+    async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+        """The object, or None where there is none."""
+        try:
+            return await self._call("GET", _path(kind, namespace, name))
+        except ApiRefusal as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+
+    async def list(self, kind: str, namespace: str = "", *, selector: str = "") -> list[Manifest]:
+        """All objects, of one namespace or of all, that match a label selector."""
+        found: list[Manifest] = []
+        query = {"limit": str(_PAGE)} | ({"labelSelector": selector} if selector else {})
+        while True:
+            page = await self._call("GET", _path(kind, namespace), query=query)
+            version, _ = KINDS[kind]
+            found += [{"apiVersion": version, "kind": kind, **item} for item in page["items"]]
+            following = page["metadata"].get("continue")
+            if not following:
+                return found
+            query = {**query, "continue": following}
+
+    async def create(self, manifest: Manifest) -> Manifest | None:
+        """Create; None where an object of that name exists already."""
+        meta = manifest["metadata"]
+        try:
+            return await self._call(
+                "POST", _path(manifest["kind"], meta["namespace"]), manifest, query={"fieldManager": FIELD_MANAGER}
+            )
+        except ApiRefusal as refusal:
+            if refusal.reason == "AlreadyExists":
+                return None
+            raise
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """Server-side apply: creates it, or brings the fields the manifest names to its values."""
+        meta = manifest["metadata"]
+        path = _path(manifest["kind"], meta["namespace"], meta["name"])
+        return await self._call("PATCH", path, manifest, content="application/apply-patch+yaml", query=_OWNERSHIP)
+
+    async def apply_status(self, manifest: Manifest) -> Manifest:
+        """Server-side apply of the status subresource; `manifest` holds nothing but identity and status."""
+        meta = manifest["metadata"]
+        path = _path(manifest["kind"], meta["namespace"], meta["name"]) + "/status"
+        return await self._call("PATCH", path, manifest, content="application/apply-patch+yaml", query=_OWNERSHIP)
+
+    async def patch(self, kind: str, namespace: str, name: str, body: Manifest) -> Manifest:
+        """Strategic-merge patch of an object of ours."""
+        return await self._call(
+            "PATCH",
+            _path(kind, namespace, name),
+            body,
+            content="application/strategic-merge-patch+json",
+            query={"fieldManager": FIELD_MANAGER},
+        )
+
+    async def delete(self, kind: str, namespace: str, name: str) -> None:
+        """Delete, its dependants in the background; nothing happens where it is gone already."""
+        try:
+            await self._call("DELETE", _path(kind, namespace, name), {"propagationPolicy": "Background"})
+        except ApiRefusal as refusal:
+            if refusal.status != 404:
+                raise
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: Manifest | None = None,
+        *,
+        content: str = "application/json",
+        query: dict[str, str] | None = None,
+    ) -> Manifest:
+        headers: dict[str, str] = {"Accept": "application/json", "Content-Type": content}
+        try:
+            # Authentication (and the renewal of a pod's token) is the library's; the rest is too plain to need it.
+            _, url, headers, _, _ = await self._api.param_serialize(
+                method, path, header_params=headers, auth_settings=["BearerToken"]
+            )
+            url += "?" + urlencode(query) if query else ""
+            answer = await self._api.call_api(method, url, header_params=headers, body=body, _request_timeout=TIMEOUT_S)
+            raw = await answer.read()  # type: ignore[no-untyped-call]
+        except (TimeoutError, aiohttp.ClientError) as error:
+            raise ApiUnreachable(f"{method} {path}: {type(error).__name__}") from error
+        if answer.status >= 400:
+            raise _refusal(answer.status, raw)
+        parsed: Manifest = json.loads(raw) if raw else {}
+        return parsed
+
+
+_OWNERSHIP = {"fieldManager": FIELD_MANAGER, "force": "true"}
+
+
+def _path(kind: str, namespace: str, name: str = "") -> str:
+    version, plural = KINDS[kind]
+    root = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+    within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{root}{within}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
+
+
+def _refusal(status: int, raw: bytes) -> ApiRefusal:
+    try:
+        answer: Any = json.loads(raw)
+    except ValueError:
+        return ApiRefusal(status, "Unknown", raw[:200].decode(errors="replace"))
+    return ApiRefusal(status, answer.get("reason", "Unknown"), answer.get("message", ""))

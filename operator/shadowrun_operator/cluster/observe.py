@@ -1,0 +1,254 @@
+"""Gather an `Observation`: the API server, the replicas, random values, the clock. Decides nothing."""
+
+import asyncio
+import base64
+import logging
+import secrets
+import time
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+from pydantic import ValidationError
+from shadowrun_mirror.config import MirrorConfig, decode_config
+
+from shadowrun_operator.api.conditions import ConditionType, condition, is_true
+from shadowrun_operator.api.run import KIND, ShadowRun
+from shadowrun_operator.cluster.client import Cluster
+from shadowrun_operator.cluster.evidence_store import Stored, read_back
+from shadowrun_operator.cluster.replicas import Replicas
+from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.capture import capture_ports
+from shadowrun_operator.manifests.given_back import given_back_at, is_given_back
+from shadowrun_operator.manifests.mirror import CONFIG_KEY, TOKEN_KEY
+from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.reconcile.observation import FreshSecrets, Observation, OtherRun, Pod, Settings
+from shadowrun_operator.reconcile.primary import primary_port
+from shadowrun_operator.reconcile.record import Books
+
+log = logging.getLogger(__name__)
+
+OWN_KINDS = ("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service")
+_SEED_BITS = 53
+"""Seeds stay exact in every JSON reader."""
+
+
+@dataclass
+class Memory:
+    """What a process remembers of one run between two looks; all of it may be lost."""
+
+    books: Books | None = None  # None: not read from the ConfigMap yet
+    given_back_since: float | None = None
+    refusal: str = ""
+
+
+async def observe(
+    cluster: Cluster, replicas: Replicas, settings: Settings, body: Manifest, memory: Memory
+) -> Observation:
+    """One look at everything that matters to this run. Raises `pydantic.ValidationError` for a body it cannot read."""
+    run = ShadowRun.parse(body)
+    now = time.time()
+    spec = run.spec
+    proxy = spec.capture.proxy
+    primary, source, capture_service, found, others, pods = await asyncio.gather(
+        cluster.get("Service", run.namespace, spec.primary.service.name),
+        cluster.get("Deployment", run.namespace, spec.arms.template.deployment_ref.name),
+        _maybe(cluster, "Service", run.namespace, proxy.service_name if proxy else ""),
+        _labelled(cluster, run),
+        _others(cluster, run),
+        cluster.list("Pod", run.namespace, selector=f"{names.RUN_LABEL}={run.name}"),
+    )
+    objects, leftovers = _sorted_out(found, run)
+    own_pods = tuple(_pod(pod) for pod in pods if "deletionTimestamp" not in pod["metadata"])
+    stored = _stored(objects.get(("ConfigMap", names.object_name(run.name, names.EVIDENCE))), run)
+    config, token = _secret_of(objects, run)
+    # What is stored may be coarser than what is remembered, never newer: it is read once.
+    books = stored.books if memory.books is None else memory.books
+    unreachable: tuple[str, ...] = ()
+    if token and stored.record is not None and stored.record.copying_since:
+        port = primary_port(primary, source, spec.primary.service.port) if primary and source else None
+        reading = await replicas.read(
+            _addresses(own_pods, names.MIRROR),
+            _addresses(own_pods, names.CAPTURE),
+            token,
+            companion_port=capture_ports(port.number if port else 0).companion,
+        )
+        books, unreachable = books.with_readings(run.uid, reading.mirrors, reading.captures), reading.failures
+    memory.books = books
+    _remember_giving_back(memory, capture_service, now)
+    return Observation(
+        now=time.time(),
+        run=run,
+        settings=settings,
+        fresh=FreshSecrets(token=secrets.token_urlsafe(32), seed=secrets.randbits(_SEED_BITS)),
+        primary=primary,
+        source=source,
+        capture_service=capture_service,
+        credential_found=await _credential_found(cluster, run),
+        objects=objects,
+        foreign=await _foreign(cluster, run, objects) if stored.record is None else (),
+        leftovers=leftovers,
+        pods=own_pods,
+        node_labels=await _node_labels(cluster, run, own_pods),
+        others=others,
+        record=stored.record,
+        books=books,
+        checkpoint_at=stored.at,
+        config=config,
+        token=token,
+        given_back_since=memory.given_back_since,
+        unreachable=unreachable,
+        refusal=memory.refusal,
+    )
+
+
+def _remember_giving_back(memory: Memory, service: Manifest | None, now: float) -> None:
+    """Since when the Service has been on the primary's side: as it says itself, or as this process has seen."""
+    if service is not None and not is_given_back(service):
+        memory.given_back_since = None
+    elif service is not None and given_back_at(service) is not None:
+        memory.given_back_since = given_back_at(service)
+    elif memory.given_back_since is None:
+        memory.given_back_since = now
+
+
+async def _labelled(cluster: Cluster, run: ShadowRun) -> list[Manifest]:
+    selector = f"{names.RUN_LABEL}={run.name},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
+    lists = await asyncio.gather(*(cluster.list(kind, run.namespace, selector=selector) for kind in OWN_KINDS))
+    return [item for found in lists for item in found]
+
+
+def _sorted_out(found: Iterable[Manifest], run: ShadowRun) -> tuple[dict[tuple[str, str], Manifest], tuple[str, ...]]:
+    """Ours, and what is on its way out or belongs to an earlier run of the same name."""
+    ours: dict[tuple[str, str], Manifest] = {}
+    leftovers = []
+    for item in found:
+        meta = item["metadata"]
+        owners = {owner["uid"] for owner in meta.get("ownerReferences", [])}
+        if "deletionTimestamp" in meta or (owners and run.uid not in owners):
+            leftovers.append(f"{item['kind']} '{meta['name']}'")
+        else:
+            ours[item["kind"], meta["name"]] = item
+    return ours, tuple(sorted(leftovers))
+
+
+async def _foreign(cluster: Cluster, run: ShadowRun, ours: dict[tuple[str, str], Manifest]) -> tuple[str, ...]:
+    """Objects without our labels under names that the run needs."""
+    parts = (names.CAPTURE, names.MIRROR, *run.spec.arm_names)
+    needed = [("Deployment", part) for part in parts]
+    needed += [("Service", part) for part in parts if part != names.CAPTURE]
+    needed += [("Secret", names.MIRROR), ("Secret", names.CAPTURE)]
+    needed += [("ConfigMap", names.EVIDENCE), ("ConfigMap", names.REPORT)]
+    wanted = [(kind, names.object_name(run.name, part)) for kind, part in needed]
+    missing = [key for key in wanted if key not in ours]
+    found = await asyncio.gather(*(cluster.get(kind, run.namespace, name) for kind, name in missing))
+    return tuple(
+        f"{kind} '{name}'"
+        for (kind, name), item in zip(missing, found, strict=True)
+        if item is not None and item["metadata"].get("labels", {}).get(names.RUN_LABEL) != run.name
+    )
+
+
+async def _others(cluster: Cluster, run: ShadowRun) -> tuple[OtherRun, ...]:
+    """Active runs of the namespace: those accepted, and those older than this one that are still to be looked at."""
+    found = []
+    for body in await cluster.list(KIND, run.namespace):
+        try:
+            other = ShadowRun.parse(body)
+        except ValidationError:
+            continue  # its own loop says so in its status; it was never accepted
+        if other.uid == run.uid:
+            continue
+        status = other.status
+        unseen = condition(status.conditions, ConditionType.ACCEPTED) is None
+        older = (other.metadata.creation_timestamp or "", other.uid) < (run.metadata.creation_timestamp or "", run.uid)
+        active = is_true(status.conditions, ConditionType.ACCEPTED) or (unseen and older)
+        if active and status.phase != "Complete":
+            proxy = other.spec.capture.proxy
+            found.append(
+                OtherRun(
+                    name=other.name,
+                    primary=other.spec.primary.service.name,
+                    service_name=proxy.service_name if proxy else "",
+                )
+            )
+    return tuple(found)
+
+
+async def _credential_found(cluster: Cluster, run: ShadowRun) -> bool:
+    ref = run.spec.arms.credentials_secret_ref
+    if ref is None:
+        return True
+    secret = await cluster.get("Secret", run.namespace, ref.name)
+    return secret is not None and ref.key in secret.get("data", {})
+
+
+async def _node_labels(cluster: Cluster, run: ShadowRun, pods: Iterable[Pod]) -> dict[str, dict[str, str]]:
+    nodes = sorted({pod.node for pod in pods if pod.node and pod.component in run.spec.arm_names})
+    found = await asyncio.gather(*(cluster.get("Node", "", node) for node in nodes))
+    return {node: (item or {}).get("metadata", {}).get("labels", {}) for node, item in zip(nodes, found, strict=True)}
+
+
+async def _maybe(cluster: Cluster, kind: str, namespace: str, name: str) -> Manifest | None:
+    return await cluster.get(kind, namespace, name) if name else None
+
+
+def _stored(manifest: Manifest | None, run: ShadowRun) -> Stored:
+    """Record and books; what somebody made unreadable counts as gone, since a run must end all the same."""
+    try:
+        return read_back(manifest, run.uid)
+    except (msgspec.MsgspecError, zlib.error, ValueError) as error:
+        log.error("Run %s/%s: its evidence cannot be read back: %s", run.namespace, run.name, error)
+        return read_back(None, run.uid)
+
+
+def _secret_of(objects: dict[tuple[str, str], Manifest], run: ShadowRun) -> tuple[MirrorConfig | None, str]:
+    """Configuration and token; where somebody made them unreadable they are made anew."""
+    secret = objects.get(("Secret", names.object_name(run.name, names.MIRROR)))
+    if secret is None:
+        return None, ""
+    try:
+        data = secret["data"]
+        return decode_config(base64.b64decode(data[CONFIG_KEY])), base64.b64decode(data[TOKEN_KEY]).decode()
+    except (msgspec.MsgspecError, KeyError, ValueError) as error:
+        log.error("Run %s/%s: Secret %s is unreadable: %r", run.namespace, run.name, secret["metadata"]["name"], error)
+        return None, ""
+
+
+def _addresses(pods: Iterable[Pod], component: str) -> list[str]:
+    return [pod.address for pod in pods if pod.component == component and pod.address]
+
+
+def _pod(pod: Manifest) -> Pod:
+    status, meta = pod.get("status", {}), pod["metadata"]
+    conditions = {c["type"]: c for c in status.get("conditions", [])}
+    statuses = status.get("containerStatuses", [])
+    return Pod(
+        name=meta["name"],
+        uid=meta["uid"],
+        component=meta.get("labels", {}).get(names.COMPONENT_LABEL, ""),
+        address=status.get("podIP", ""),
+        node=pod["spec"].get("nodeName", ""),
+        ready=conditions.get("Ready", {}).get("status") == "True",
+        waiting=_waiting(conditions, [*status.get("initContainerStatuses", []), *statuses]),
+        images=tuple(_image(s) for s in statuses if s.get("image")),
+    )
+
+
+def _image(status: Manifest) -> str:
+    """The image with its digest; a runtime that imported it gives the digest alone."""
+    digest = status.get("imageID", "")
+    return f"{status['image']}@{digest}" if digest.startswith("sha256:") else digest or status["image"]
+
+
+def _waiting(conditions: dict[str, Manifest], statuses: list[Manifest]) -> str:
+    """Why a pod is not ready, in the cluster's own words."""
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        return f"{scheduled.get('reason', 'Unscheduled')}: {scheduled.get('message', '')}"[:200]
+    for container in statuses:
+        waiting = container.get("state", {}).get("waiting")
+        if waiting and waiting.get("reason") not in ("ContainerCreating", "PodInitializing"):
+            return f"{container['name']}: {waiting.get('reason')} {waiting.get('message', '')}".strip()[:200]
+    return ""

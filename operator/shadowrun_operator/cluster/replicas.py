@@ -1,0 +1,90 @@
+"""HTTP to the replicas that count: read their evidence, give them their configuration.
+
+A replica that does not answer is a fact to report, never an exception: the loop goes on with what it has.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import httpx
+import msgspec
+from shadowrun_mirror.config import MirrorConfig, encode
+from shadowrun_mirror.evidence import CaptureEvidence, Evidence
+
+from shadowrun_operator.manifests.names import COMPANION_PORT, CONTROL_PORT
+
+TIMEOUT = httpx.Timeout(3.0, connect=1.0)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one pass over the replicas brought; `failures` says of each pod that gave nothing, why."""
+
+    mirrors: tuple[Evidence, ...]
+    captures: tuple[CaptureEvidence, ...]
+    failures: tuple[str, ...]
+
+
+class Replicas:
+    """The HTTP client of the replicas of every run."""
+
+    def __init__(self, client: httpx.AsyncClient | None = None) -> None:
+        self._client = client or httpx.AsyncClient(timeout=TIMEOUT, trust_env=False)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def read(
+        self, mirrors: Sequence[str], captures: Sequence[str], token: str, *, companion_port: int = COMPANION_PORT
+    ) -> Reading:
+        """Evidence by pod address: mirrors first, so that capture's later count covers what they received."""
+        from_mirrors = await asyncio.gather(*(self._mirror(address, token) for address in mirrors))
+        from_captures = await asyncio.gather(*(self._capture(address, companion_port, token) for address in captures))
+        return Reading(
+            mirrors=tuple(e for e in from_mirrors if isinstance(e, Evidence)),
+            captures=tuple(e for e in from_captures if isinstance(e, CaptureEvidence)),
+            failures=tuple(e for e in (*from_mirrors, *from_captures) if isinstance(e, str)),
+        )
+
+    async def push(self, address: str, config: MirrorConfig, token: str) -> str:
+        """Give a mirror its configuration; what went wrong, or "" when it took it."""
+        url = _url(address, CONTROL_PORT, "/config")
+        try:
+            answer = await self._client.put(url, content=encode(config), headers=_authorised(token))
+        except httpx.HTTPError as error:
+            return f"mirror at {address}: {type(error).__name__} on PUT /config"
+        if answer.is_success:
+            return ""
+        return f"mirror at {address}: {answer.status_code} on PUT /config: {answer.text[:200]}"
+
+    async def _mirror(self, address: str, token: str) -> Evidence | str:
+        raw = await self._evidence(_url(address, CONTROL_PORT, "/evidence"), token)
+        try:
+            return raw if isinstance(raw, str) else Evidence.decode(raw)
+        except msgspec.MsgspecError as error:
+            return f"mirror at {address}: {error}"
+
+    async def _capture(self, address: str, port: int, token: str) -> CaptureEvidence | str:
+        raw = await self._evidence(_url(address, port, "/evidence"), token)
+        try:
+            return raw if isinstance(raw, str) else CaptureEvidence.decode(raw)
+        except msgspec.MsgspecError as error:
+            return f"capture at {address}: {error}"
+
+    async def _evidence(self, url: str, token: str) -> bytes | str:
+        try:
+            answer = await self._client.get(url, headers=_authorised(token))
+        except httpx.HTTPError as error:
+            return f"{url}: {type(error).__name__}"
+        return answer.content if answer.is_success else f"{url}: {answer.status_code}"
+
+
+def _authorised(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _url(address: str, port: int, path: str) -> str:
+    host = f"[{address}]" if ":" in address else address
+    return f"http://{host}:{port}{path}"

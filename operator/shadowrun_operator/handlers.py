@@ -1,0 +1,163 @@
+"""kopf glue: watches wake loops, one loop per run calls `Runs`. No decision is taken here, and kopf patches no status.
+
+Environment: MIRROR_IMAGE and CAPTURE_IMAGE (required), POD_NAMESPACE and POD_NAME (in a cluster), METRICS_PORT (9090).
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import kopf
+from prometheus_client import start_http_server
+
+from shadowrun_operator.api.run import GROUP, PLURAL, VERSION
+from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable, Cluster
+from shadowrun_operator.cluster.replicas import Replicas
+from shadowrun_operator.cluster.runs import SWEEP_S, Runs
+from shadowrun_operator.manifests import names
+from shadowrun_operator.reconcile.observation import Settings
+
+FINALIZER = "shadowrun.dev/teardown"
+_OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
+
+log = logging.getLogger(__name__)
+
+
+def watched_namespaces() -> list[str]:
+    """The namespaces in WATCH_NAMESPACES, separated by commas; empty means all."""
+    return [name.strip() for name in os.environ.get("WATCH_NAMESPACES", "").split(",") if name.strip()]
+
+
+@kopf.on.startup()
+async def startup(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
+    """Settle kopf, connect, and start the sweeper."""
+    for chatty in ("kopf.objects", "kopf.activities.probe", "aiohttp.access"):  # they tell of every event and probe
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    instance = os.environ.get("POD_NAME", "shadowrun-operator")
+    settings.persistence.finalizer = FINALIZER
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP, v1=False)
+    settings.posting.enabled = False  # events are written by `cluster.events`, on transitions only
+    settings.scanning.disabled = True
+    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = 5
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 310
+    settings.watching.label_selectors["apps", "v1", "deployments"] = _OURS
+    settings.watching.label_selectors["", "v1", "pods"] = _OURS
+    settings.background.cancellation_polling = 1
+    settings.background.instant_exit_timeout = 0.5
+    settings.process.ultimate_exiting_timeout = 25
+    own = Settings(
+        mirror_image=os.environ["MIRROR_IMAGE"],
+        capture_image=os.environ["CAPTURE_IMAGE"],
+        namespace=os.environ.get("POD_NAMESPACE", ""),
+        version=version("shadowrun"),
+    )
+    start_http_server(int(os.environ.get("METRICS_PORT", "9090")))
+    memo.runs = Runs(await Cluster.connect(), Replicas(), own, instance=instance, namespaces=watched_namespaces())
+    memo.sweeper = asyncio.create_task(_sweep_for_ever(memo.runs))
+
+
+@kopf.on.cleanup()
+async def cleanup(memo: Any, **_: Any) -> None:
+    """Leave every run as it is."""
+    memo.sweeper.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await memo.sweeper
+    await memo.runs.close()
+
+
+@kopf.on.probe(id="loops", errors=kopf.ErrorsMode.PERMANENT)
+async def loops(memo: Any, **_: Any) -> str:
+    """Unhealthy when the sweeper or a run's loop has not passed for too long."""
+    problem: str = memo.runs.stale()
+    if problem:
+        raise kopf.PermanentError(problem)
+    return "fresh"
+
+
+@kopf.on.event("apps", "v1", "deployments", labels={names.MANAGED_BY_LABEL: names.MANAGED_BY})
+@kopf.on.event("", "v1", "pods", labels={names.MANAGED_BY_LABEL: names.MANAGED_BY})
+async def child_changed(namespace: str | None, labels: Mapping[str, str], memo: Any, **_: Any) -> None:
+    """Something of a run has changed: its loop looks now."""
+    run = labels.get(names.RUN_LABEL)
+    if run:
+        memo.runs.wake(namespace or "", run)
+
+
+@kopf.on.event(GROUP, VERSION, PLURAL)
+async def run_changed(
+    type: str,  # noqa: A002  the name kopf gives it
+    namespace: str | None,
+    name: str,
+    meta: Any,
+    memo: Any,
+    **_: Any,
+) -> None:
+    """A new generation, or a deletion; our own status writes change neither and wake nobody."""
+    key = (namespace or "", name)
+    if type == "DELETED":
+        memo.runs.forget(*key)
+    elif memo.runs.changed(*key, (meta.get("uid"), meta.get("generation"), meta.get("deletionTimestamp"))):
+        memo.runs.wake(*key)
+
+
+def not_complete(status: Any, **_: Any) -> bool:
+    """Finished runs have no loop and no finalizer."""
+    return bool(status.get("phase") != "Complete")
+
+
+@kopf.daemon(GROUP, VERSION, PLURAL, id="drive", when=not_complete, backoff=5)
+async def drive(stopped: kopf.DaemonStopped, namespace: str | None, name: str, memo: Any, **_: Any) -> None:
+    """The loop of one run. A deleted one is taken down before its finalizer goes; an exiting operator leaves all be."""
+    runs: Runs = memo.runs
+    key = (namespace or "", name)
+    runs.driving(*key, driven=True)
+    try:
+        while True:
+            if stopped and not _deleted(stopped):
+                return
+            outcome = await runs.pass_once(*key)
+            if outcome.released:
+                return
+            await _wait(runs.woken(*key), stopped, outcome.requeue_after)
+    finally:
+        runs.driving(*key, driven=False)
+
+
+def _deleted(stopped: kopf.DaemonStopped) -> bool:
+    reason = stopped.reason
+    return reason is not None and kopf.DaemonStoppingReason.RESOURCE_DELETED in reason
+
+
+async def _wait(woken: asyncio.Event, stopped: kopf.DaemonStopped, seconds: float) -> None:
+    """Until something changes, the time has come, or the loop must end; a deletion in progress only waits."""
+    waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(woken.wait())]
+    if not stopped:
+        waits.append(asyncio.ensure_future(_stopped_within(stopped, seconds)))
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def _stopped_within(stopped: kopf.DaemonStopped, seconds: float) -> None:
+    await stopped.wait(seconds)  # awaitable, but not a coroutine
+
+
+async def _sweep_for_ever(runs: Runs) -> None:
+    """From the start on: a deletion that the last process did not finish has left its path to the sweeper."""
+    while True:
+        try:
+            await runs.sweep()
+        except (ApiRefusal, ApiUnreachable) as error:
+            log.warning("The sweep failed and will be repeated: %s", error)
+        except Exception:
+            log.exception("The sweep failed and will be repeated")
+        await asyncio.sleep(SWEEP_S)

@@ -1,0 +1,49 @@
+"""`Facts`: what the operator knows of a run beside its evidence, as it goes into verdict and report. Types only."""
+
+import msgspec
+from shadowrun_mirror.config import Indicator
+
+
+class ArmFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one arm ran, and where."""
+
+    name: str
+    images: tuple[str, ...] = ()  # with digests
+    nodes: tuple[str, ...] = ()
+    labels: dict[str, str] = {}  # matched node labels and their value; several values joined by ", "
+    model: str = ""
+
+
+class Hardware(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found on the arms' nodes; `matched` None means never verified. `message` names labels and values."""
+
+    matched: bool | None = None
+    message: str = ""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything else the verdict or its reader needs.
+
+    `indicators` are those the counted windows were counted by, as in `MirrorConfig`. Instants are UTC seconds.
+    `patch` is the difference between the pod templates of baseline and candidate, as text. `end_message` explains the
+    end, for instance the reason somebody gave for stopping.
+    """
+
+    run: str
+    run_uid: str
+    end_reason: str
+    end_message: str = ""
+    indicators: tuple[Indicator, ...] = ()
+    hardware: Hardware = Hardware()
+    attempt: int = 1
+    started: float | None = None
+    ended: float | None = None
+    spec_hash: str = ""
+    seed_fingerprint: str = ""
+    arms: tuple[ArmFacts, ...] = ()
+    patch: str = ""
+    versions: dict[str, str] = {}
+
+    def indicator(self, criterion: str) -> Indicator | None:
+        """The indicator a criterion was counted by."""
+        return next((i for i in self.indicators if i.criterion == criterion), None)

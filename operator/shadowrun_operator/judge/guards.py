@@ -1,0 +1,329 @@
+"""What stands against a verdict, one function a rule. Each gives a `Finding` with the numbers, or None.
+
+A finding says what the verdict is if no graver finding exists. The gravest group wins; inside a group, the first.
+
+    group      rule, in this order        verdict        when
+    Void       end of run                 Inconclusive   it did not end by duration, pairs or tokens: the end's reason;
+                                                         NotEnded while more evidence may come
+    Void       HardwareMismatch           Inconclusive   hardware.policy Require, and nodes differ or were not verified
+    Void       NoEvidence                 Inconclusive   no counted pair
+    Void       EvidenceMissing            Inconclusive   a pod could not be read, or none of capture
+    Void       EvidenceInconsistent       Inconclusive   counters contradict each other
+    Void       NoisyBaseline              Inconclusive   control differs from baseline, see `noisy_baseline`
+    Refuted    DroppedHardRequests        Fail           the candidate fails the long requests, see `dropped_hard`
+    Refuted    CriterionFailed            Fail           a gating criterion is refuted
+    Open       EvidenceLost               Inconclusive   more than 1 % of the selected requests were lost
+    Open       LowCoverage                Inconclusive   a class has fewer pairs than its floor, in requests or tokens
+    Open       TooFewPairs, NoThreshold,  Inconclusive   a gating criterion is open for that reason
+               ThresholdDrifted, Undecided
+
+Void findings take away every verdict, for the comparison itself is unsound. Open ones only forbid a Pass: what is
+refuted on the pairs there are stays refuted. No rule of the groups Void and Open looks at how the candidate answered,
+except through a criterion's own outcome, so failing more cannot help a candidate here.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import msgspec
+from shadowrun_mirror.evidence import ArmEvidence
+from shadowrun_mirror.histogram import GAMMA
+from shadowrun_mirror.reasons import DropReason
+
+from shadowrun_operator.api.conditions import EndReason
+from shadowrun_operator.judge.criteria import CriterionResult, Gap, series_of
+from shadowrun_operator.judge.facts import Facts
+from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel
+from shadowrun_operator.judge.interval import estimate
+from shadowrun_operator.judge.merge import Merged, inconsistencies, together
+from shadowrun_operator.judge.rules import LATENCIES, CoverageFloor, Criterion, Rules
+from shadowrun_operator.judge.thresholds import histogram_of
+from shadowrun_operator.judge.words import criterion_sentence, names, percent
+
+Group = Literal["Void", "Refuted", "Open"]
+GROUPS: tuple[Group, ...] = ("Void", "Refuted", "Open")
+
+LOST_SHARE = 0.01
+NOISE_ALPHA = 0.05
+HARD_FAILURES = 10
+HARD_SCORE = 2.33
+HARD_TOKEN_SHARE = 0.05
+HARD_RATIO = 1.25
+HARD_SPREAD = 2.0
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One objection: its group, a machine word, a sentence with the numbers."""
+
+    group: Group
+    reason: str
+    message: str
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a rule may look at."""
+
+    rules: Rules
+    evidence: Merged
+    facts: Facts
+    funnel: Funnel
+    results: tuple[CriterionResult, ...]
+
+    @property
+    def gating(self) -> tuple[CriterionResult, ...]:
+        """Results of the criteria that take part in the verdict."""
+        return tuple(r for r in self.results if not r.informational)
+
+
+def findings(case: Case) -> tuple[Finding, ...]:
+    """Every objection, the one that decides the verdict first; none of them means Pass."""
+    found = [finding for rule in _RULES if (finding := rule(case)) is not None]
+    return tuple(sorted(found, key=lambda f: GROUPS.index(f.group)))
+
+
+def ended_early(case: Case) -> Finding | None:
+    """Whether the run ended in a way that must not be judged; its reason becomes the verdict's."""
+    reason = case.facts.end_reason
+    if not case.evidence.final or not reason:
+        message = f"The run has not ended; {case.evidence.pairs} pairs are counted so far."
+        return Finding(group="Void", reason="NotEnded", message=message)
+    word = next((w for w in EndReason if w.value == reason), None)
+    if word is not None and word.judged:
+        return None
+    sentence = word.sentence if word is not None else "The run ended for a reason that is not judged."
+    told = f" {case.facts.end_message}" if case.facts.end_message else ""
+    message = f"{sentence}{told} {case.evidence.pairs} pairs had been counted."
+    return Finding(group="Void", reason=reason, message=message)
+
+
+def hardware_mismatch(case: Case) -> Finding | None:
+    """Whether the arms are known to have run on equal nodes, if the spec requires that."""
+    if not case.rules.hardware_required or case.facts.hardware.matched:
+        return None
+    told = case.facts.hardware.message or "the nodes of the arms were never verified"
+    return Finding(group="Void", reason="HardwareMismatch", message=f"The arms can't be compared: {told}.")
+
+
+def no_evidence(case: Case) -> Finding | None:
+    """Whether any pair was counted at all."""
+    if case.evidence.pairs:
+        return None
+    message = (
+        f"No pair was counted: {case.funnel.seen.requests} requests seen, {case.funnel.selected.requests} selected,"
+        f" {case.funnel.drops.requests} dropped, evidence from {case.evidence.mirrors} mirror and"
+        f" {case.evidence.captures} capture processes."
+    )
+    return Finding(group="Void", reason="NoEvidence", message=message)
+
+
+def evidence_missing(case: Case) -> Finding | None:
+    """Whether every process that counted could be read to the end."""
+    if case.evidence.missing:
+        names = ", ".join(case.evidence.missing)
+        message = f"The last evidence of {len(case.evidence.missing)} pods could not be read: {names}."
+        return Finding(group="Void", reason="EvidenceMissing", message=message)
+    if not case.evidence.captures:
+        message = (
+            f"There is no evidence of capture (0 pods read), so {case.evidence.received.requests} requests were"
+            " received out of an unknown number selected."
+        )
+        return Finding(group="Void", reason="EvidenceMissing", message=message)
+    return None
+
+
+def evidence_inconsistent(case: Case) -> Finding | None:
+    """Whether the mirrors' counters add up."""
+    wrong = inconsistencies(case.evidence, case.rules.arms)
+    if not wrong:
+        return None
+    message = f"Counters contradict each other in {len(wrong)} places; the first: {wrong[0]}."
+    return Finding(group="Void", reason="EvidenceInconsistent", message=message)
+
+
+def noisy_baseline(case: Case) -> Finding | None:
+    """Whether the control arm, equal to the baseline, nevertheless differs from it by more than half the margin.
+
+    For shares the difference expected is 0 and the margin the criterion's. For latencies z of the control contains the
+    margin, so what is expected is the share of the baseline's own answers between the two limits, and half of that is
+    tolerated. Two-sided, `NOISE_ALPHA` shared among the gating criteria.
+    """
+    arm = case.rules.control
+    if arm is None or not case.rules.gating:
+        return None
+    alpha = NOISE_ALPHA / 2 / len(case.rules.gating)
+    for criterion in case.rules.gating:
+        found = estimate(series_of(case.evidence, arm, criterion.name), case.rules.block_s)
+        if found is None or not found.decidable:
+            continue  # the candidate's pairs are the same ones, so TooFewPairs says it
+        least, most, tolerated = _equal_arms(case, criterion)
+        low, high = found.lower(alpha), found.upper(alpha)
+        if low > most + tolerated or high < least - tolerated:
+            message = (
+                f'The control differs from the baseline in "{criterion.name}": {_points(found.mean)} points'
+                f" [{_points(low)}, {_points(high)}] over {found.pairs} pairs, expected"
+                f" {_points((least + most) / 2)} ± {100 * tolerated:.1f}."
+            )
+            return Finding(group="Void", reason="NoisyBaseline", message=message)
+    return None
+
+
+def dropped_hard(case: Case) -> Finding | None:
+    """Whether the candidate got rid of the hard (long) requests by failing them. For each class, and all together.
+
+    With requests r and tokens t of failures F (candidate), G (baseline), admitted A, completed C (candidate), and the
+    excess X = F - G, all of these must hold:
+
+    * X_r >= 10 and X_r >= 2.33 sqrt(F_r + G_r): the candidate fails more (1 % one-sided, pairs failed by both included,
+      which makes it stricter).
+    * X_t / A_t > 5 %: it matters in tokens.
+    * min(F_t / F_r, X_t / X_r) >= max(1.25, 1 + 2.33 * 2 / sqrt(F_r)) * C_t / C_r: what it fails is longer than what it
+      completes, by more than chance if lengths vary with a standard deviation of up to twice their mean.
+
+    Thus its coverage in tokens is far below its coverage in requests, and the baseline's is not. Where it completes
+    nothing, nothing was singled out; its failures count in every criterion as the worst result there is anyway.
+    """
+    scopes = [(f'class "{c.name}"', c.admitted, c.arms) for c in case.funnel.classes]
+    scopes.append(("all classes together", case.funnel.admitted, case.funnel.arms))
+    for name, admitted, arms in scopes:
+        ours = arms.get(case.rules.candidate, ArmCounts())
+        base = arms.get(case.rules.baseline, ArmCounts())
+        if _is_hard_drop(admitted, ours, base):
+            message = (
+                f"The candidate failed the long requests of {name}: {ours.failures.requests} of"
+                f" {admitted.requests} requests ({percent(ours.failures.requests, admitted.requests)}) but"
+                f" {percent(ours.failures.tokens, admitted.tokens)} of the tokens; the baseline failed"
+                f" {percent(base.failures.requests, admitted.requests)} and"
+                f" {percent(base.failures.tokens, admitted.tokens)}. Failed requests had"
+                f" {ours.failures.tokens / ours.failures.requests:.0f} tokens on average, completed ones"
+                f" {ours.completed.tokens / ours.completed.requests:.0f}."
+            )
+            return Finding(group="Refuted", reason="DroppedHardRequests", message=message)
+    return None
+
+
+def criterion_failed(case: Case) -> Finding | None:
+    """Whether a gating criterion is refuted; critical ones are named first."""
+    failed = sorted((r for r in case.gating if r.outcome == "Fail"), key=lambda r: not r.critical)
+    if not failed:
+        return None
+    message = criterion_sentence(failed[0]) + names(failed[1:], "Also violated")
+    return Finding(group="Refuted", reason="CriterionFailed", message=message)
+
+
+def evidence_lost(case: Case) -> Finding | None:
+    """Whether more of what was selected was lost than can be overlooked, or capture counted less than arrived."""
+    lost = sum(
+        (case.funnel.dropped.get(r.value, Count()) for r in (DropReason.MIRROR_LOST, DropReason.LOST_IN_TRANSIT)),
+        Count(),
+    )
+    missed, selected = case.funnel.uncounted.requests, case.funnel.selected.requests
+    if lost.requests + missed <= LOST_SHARE * selected:
+        return None
+    uncounted = f"; capture missed {missed} that did" if missed else ""
+    message = (
+        f"{lost.requests} of {selected} selected requests ({percent(lost.requests, selected)}) never became results:"
+        f" lost between capture and mirror or with a mirror{uncounted}; {LOST_SHARE:.0%} is allowed."
+    )
+    return Finding(group="Open", reason="EvidenceLost", message=message)
+
+
+def low_coverage(case: Case) -> Finding | None:
+    """Whether enough became pairs: in the run, and in every class that a gating criterion names.
+
+    A request too large to be copied counts as selected in each class it may have belonged to.
+    """
+    named = {c.traffic_class for c in case.rules.gating} - {""}
+    covered = [("the run", "", case.funnel.selected, case.funnel.pairs)]
+    covered += [(f'class "{c.name}"', c.name, c.selected, c.pairs) for c in case.funnel.classes if c.name in named]
+    for said, name, selected, pairs in covered:
+        whole = selected + (case.funnel.oversized if name in case.rules.oversized_classes else Count())
+        finding = _below(said, whole, pairs, case.rules.floor_of(name))
+        if finding is not None:
+            return finding
+    return None
+
+
+def open_criterion(gap: Gap) -> Callable[[Case], Finding | None]:
+    """The rule for gating criteria that are open because of `gap`."""
+
+    def rule(case: Case) -> Finding | None:
+        found = [r for r in case.gating if r.outcome == "Inconclusive" and r.gap == gap]
+        if not found:
+            return None
+        message = criterion_sentence(found[0]) + names(found[1:], "Open for the same reason")
+        return Finding(group="Open", reason=gap, message=message)
+
+    return rule
+
+
+_RULES: tuple[Callable[[Case], Finding | None], ...] = (
+    ended_early,
+    hardware_mismatch,
+    no_evidence,
+    evidence_missing,
+    evidence_inconsistent,
+    noisy_baseline,
+    dropped_hard,
+    criterion_failed,
+    evidence_lost,
+    low_coverage,
+    open_criterion("TooFewPairs"),
+    open_criterion("NoThreshold"),
+    open_criterion("ThresholdDrifted"),
+    open_criterion("Undecided"),
+)
+
+
+def _is_hard_drop(admitted: Count, ours: ArmCounts, base: ArmCounts) -> bool:
+    failed, completed = ours.failures, ours.completed
+    excess = failed - base.failures
+    if not completed.requests or not admitted.tokens:
+        return False
+    if excess.requests < max(HARD_FAILURES, HARD_SCORE * math.sqrt(failed.requests + base.failures.requests)):
+        return False
+    ratio = max(HARD_RATIO, 1 + HARD_SCORE * HARD_SPREAD / math.sqrt(failed.requests))
+    length = min(failed.tokens / failed.requests, excess.tokens / excess.requests)
+    matters = excess.tokens / admitted.tokens > HARD_TOKEN_SHARE
+    return matters and length >= ratio * completed.tokens / completed.requests
+
+
+def _equal_arms(case: Case, criterion: Criterion) -> tuple[float, float, float]:
+    """Mean of z between equal arms, as (least, most), and how far from it an arm may be."""
+    if criterion.metric not in LATENCIES:
+        return 0.0, 0.0, criterion.margin / 2
+    indicator = case.facts.indicator(criterion.name)
+    if indicator is None or indicator.baseline_limit_s is None or criterion.ratio == 1.0:
+        return 0.0, 0.0, 0.0
+    results = together(case.evidence.counted, criterion.traffic_class).arms.get(case.rules.baseline, ArmEvidence())
+    histogram = histogram_of(results, criterion.metric)
+    if not histogram.count:
+        return 0.0, 0.0, 0.0
+    at = histogram.share_at_most(indicator.baseline_limit_s)
+    limit = indicator.baseline_limit_s * criterion.ratio
+    least, most = histogram.share_at_most(limit) - at, histogram.share_at_most(limit * GAMMA) - at
+    return least, most, abs(least + most) / 4
+
+
+def _below(said: str, selected: Count, pairs: Count, floor: CoverageFloor) -> Finding | None:
+    for unit, have, whole, least in (
+        ("requests", pairs.requests, selected.requests, floor.requests),
+        ("tokens", pairs.tokens, selected.tokens, floor.tokens),
+    ):
+        if whole and have < least * whole:
+            missing = math.ceil(least * whole) - have
+            message = (
+                f"Only {percent(have, whole)} of the selected {unit} of {said} became pairs ({have} of {whole});"
+                f" {least:.1%} is the floor, {missing} are missing."
+            )
+            return Finding(group="Open", reason="LowCoverage", message=message)
+    return None
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f}"
+
+
+def gravest(found: Iterable[Finding]) -> Finding | None:
+    """The finding that decides the verdict, if there is any."""
+    return min(found, key=lambda f: GROUPS.index(f.group), default=None)

@@ -1,0 +1,138 @@
+"""`Merged`: the snapshots of all replicas as one body of evidence, warm-up and counted windows apart.
+
+Takes the latest snapshot of each identity and adds different identities up, so the order and repetition of snapshots do
+not matter. This module must not judge: it only adds and says what is missing.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import TypeVar
+
+import msgspec
+from shadowrun_mirror.config import WARM_UP
+from shadowrun_mirror.evidence import Amount, CaptureEvidence, CaptureWindow, ClassEvidence, Evidence, Source, Window
+
+COUNTED = 1
+
+_Snapshot = TypeVar("_Snapshot", Evidence, CaptureEvidence)
+
+
+class Merged(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a run. Fields without `warm_up` in their name are about the counted windows.
+
+    `stranded[class]` is the part of `in_flight` that will never end: that of dead replicas and, once `final`, of all.
+    `missing` names the pods whose evidence was expected and could not be had.
+    """
+
+    final: bool
+    warm_up: Window
+    counted: Window
+    capture: CaptureWindow
+    stranded: dict[str, Amount] = {}
+    mirrors: int = 0
+    captures: int = 0
+    missing: tuple[str, ...] = ()
+
+    @property
+    def received(self) -> Amount:
+        """Complete copies that the mirrors counted."""
+        return sum((c.received for c in self.counted.classes.values()), Amount())
+
+    @property
+    def pairs(self) -> int:
+        """Counted pairs whose last arm has ended."""
+        return sum(c.admitted.requests - c.in_flight.requests for c in self.counted.classes.values())
+
+
+def identity(source: Source) -> str:
+    """The identity that counters belong to: pod uid and epoch."""
+    return f"{source.pod_uid}/{source.epoch}"
+
+
+def latest(snapshots: Iterable[_Snapshot]) -> dict[str, _Snapshot]:
+    """The snapshot of the highest sequence for each identity, in the order of identities."""
+    found: dict[str, _Snapshot] = {}
+    for snapshot in snapshots:
+        key = identity(snapshot.source)
+        if key not in found or found[key].source.sequence < snapshot.source.sequence:
+            found[key] = snapshot
+    return dict(sorted(found.items()))
+
+
+def merged(
+    mirrors: Iterable[Evidence],
+    captures: Iterable[CaptureEvidence],
+    *,
+    dead: Collection[str] = (),
+    missing: Collection[str] = (),
+    final: bool = False,
+) -> Merged:
+    """All snapshots as one.
+
+    `dead` holds identities (see `identity`) whose process is gone: what they had in flight is stranded. `missing` names
+    pods that should have been read and were not. `final` says that nothing more will come. Raises `ValueError` where
+    snapshots belong to different runs.
+    """
+    by_mirror, by_capture = latest(mirrors), latest(captures)
+    runs = {s.run_uid for s in by_mirror.values()} | {s.run_uid for s in by_capture.values()}
+    if len(runs) > 1:
+        raise ValueError(f"evidence of {len(runs)} different runs cannot be merged")
+    warm_up, counted, capture = Window(id=WARM_UP), Window(id=COUNTED), CaptureWindow()
+    stranded: dict[str, Amount] = {}
+    for key, snapshot in by_mirror.items():
+        for number, window in sorted(snapshot.windows.items()):
+            if number == WARM_UP:
+                warm_up = warm_up.merged(window)
+                continue
+            counted = counted.merged(window)
+            if final or key in dead:
+                for name, of_class in window.classes.items():
+                    stranded[name] = stranded.get(name, Amount()) + of_class.in_flight
+    for copies in by_capture.values():
+        for number, routed in sorted(copies.windows.items()):
+            if number != WARM_UP:
+                capture = capture.merged(routed)
+    return Merged(
+        final=final,
+        warm_up=warm_up,
+        counted=counted,
+        capture=capture,
+        stranded=dict(sorted(stranded.items())),
+        mirrors=len(by_mirror),
+        captures=len(by_capture),
+        missing=tuple(sorted(missing)),
+    )
+
+
+def together(window: Window, traffic_class: str) -> ClassEvidence:
+    """The evidence of one class, or of all of them where `traffic_class` is ""."""
+    if traffic_class:
+        return window.classes.get(traffic_class, ClassEvidence())
+    whole = ClassEvidence()
+    for of_class in window.classes.values():
+        whole = whole.merged(of_class)
+    return whole
+
+
+def inconsistencies(evidence: Merged, arms: Collection[str]) -> tuple[str, ...]:
+    """Sentences about counters that contradict each other; empty for evidence that adds up.
+
+    The equations are those of `shadowrun_mirror.evidence`, in requests and in bytes, for each class and each arm.
+    """
+    found: list[str] = []
+    for name, of_class in sorted(evidence.counted.classes.items()):
+        left = sum((*of_class.excluded.values(), *of_class.dropped.values()), of_class.admitted)
+        if left != of_class.received:
+            found.append(f"class {name}: received {_said(of_class.received)}, accounted for {_said(left)}")
+        for arm in arms:
+            result = of_class.arms.get(arm)
+            ended = Amount() if result is None else sum(result.failed.values(), result.completed)
+            if ended + of_class.in_flight != of_class.admitted:
+                found.append(
+                    f"class {name}: admitted {_said(of_class.admitted)},"
+                    f" {arm} accounts for {_said(ended + of_class.in_flight)}"
+                )
+    return tuple(found)
+
+
+def _said(amount: Amount) -> str:
+    return f"{amount.requests} requests of {amount.bytes} bytes"

@@ -1,0 +1,143 @@
+"""`Rules`: everything of the spec that the judge goes by, as plain numbers; and `rules_of`, which reads them.
+
+The rules are part of the report, so that a stored report can be judged again. This module must not decide anything.
+"""
+
+import math
+from typing import Literal
+
+import msgspec
+from shadowrun_mirror.config import Metric
+
+from shadowrun_operator.api.quantities import MILLION, Percent
+from shadowrun_operator.api.spec import DEFAULT_CLASS, Spec
+
+Require = Literal["Better", "NotWorse"]
+LATENCIES = ("TTFT", "TPOT", "E2E")
+MIN_ANSWERS = 20
+
+
+class Criterion(msgspec.Struct, frozen=True, kw_only=True):
+    """One statement about the candidate against the baseline.
+
+    `traffic_class` "" means all classes together. `quantile` is in (0, 1), for latencies only. `margin` is a share:
+    0.1 is a ratio of 10 % for latencies and 10 percentage points for shares.
+    """
+
+    name: str
+    metric: Metric
+    require: Require
+    traffic_class: str = ""
+    quantile: float | None = None
+    margin: float = 0.0
+    min_pairs: int = 200
+    critical: bool = False
+    informational: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """What the baseline's limit is multiplied with for a challenger; the margin of a latency lives here."""
+        return 1.0 - self.margin if self.require == "Better" else 1.0 + self.margin
+
+    @property
+    def answers(self) -> int:
+        """Fewest answers from which the quantile can be read at all: one beyond it must be expected."""
+        return MIN_ANSWERS if self.quantile is None else max(MIN_ANSWERS, math.ceil(1 / (1 - self.quantile) - 1e-9))
+
+
+class CoverageFloor(msgspec.Struct, frozen=True, kw_only=True):
+    """Least shares of the selected requests and tokens that must have become pairs, each in [0, 1]."""
+
+    requests: float = 0.9
+    tokens: float = 0.8
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the verdict is judged by.
+
+    `oversized_classes` are the classes that a request too large to be copied may have belonged to; such requests count
+    as selected in each of them. `pass_alpha` bounds the probability of a false Pass of one criterion, `fail_alpha` that
+    of any false Fail in the run.
+    """
+
+    criteria: tuple[Criterion, ...]
+    floor: CoverageFloor = CoverageFloor()
+    class_floors: dict[str, CoverageFloor] = {}
+    oversized_classes: tuple[str, ...] = ()
+    baseline: str = "baseline"
+    candidate: str = "candidate"
+    control: str | None = None
+    hardware_required: bool = False
+    warm_up_requests: int = 200
+    block_s: int = 1
+    pass_alpha: float = 0.05
+    fail_alpha: float = 0.01
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """All arms, the baseline first."""
+        return (self.baseline, self.candidate, *([self.control] if self.control else []))
+
+    @property
+    def gating(self) -> tuple[Criterion, ...]:
+        """The criteria that take part in the verdict."""
+        return tuple(c for c in self.criteria if not c.informational)
+
+    def floor_of(self, traffic_class: str) -> CoverageFloor:
+        """The floor of a class; "" is the whole run."""
+        return self.class_floors.get(traffic_class, self.floor)
+
+
+def rules_of(spec: Spec, *, block_s: int = 1) -> Rules:
+    """The rules a spec states; `block_s` is the length of the finest block, as in `MirrorConfig`."""
+    criteria = tuple(
+        Criterion(
+            name=c.name,
+            metric=c.metric,
+            require=c.require,
+            traffic_class=c.traffic_class,
+            quantile=int(c.quantile[1:]) / 100 if c.quantile else None,
+            margin=_share(c.margin),
+            min_pairs=c.min_pairs,
+            critical=c.critical,
+            informational=c.informational,
+        )
+        for c in spec.criteria
+    )
+    floor = CoverageFloor(requests=_share(spec.coverage.min_requests), tokens=_share(spec.coverage.min_tokens))
+    class_floors = {
+        k.name: CoverageFloor(
+            requests=floor.requests if k.coverage.min_requests is None else _share(k.coverage.min_requests),
+            tokens=floor.tokens if k.coverage.min_tokens is None else _share(k.coverage.min_tokens),
+        )
+        for k in spec.classes
+    }
+    return Rules(
+        criteria=criteria,
+        floor=floor,
+        class_floors=class_floors,
+        oversized_classes=_oversized_classes(spec),
+        control="control" if spec.arms.control == "Enabled" else None,
+        hardware_required=spec.hardware.policy == "Require" and bool(spec.hardware.match_label_keys),
+        warm_up_requests=spec.arms.warmup.requests,
+        block_s=block_s,
+    )
+
+
+def _share(percent: Percent) -> float:
+    return percent.millionths / MILLION
+
+
+def _oversized_classes(spec: Spec) -> tuple[str, ...]:
+    """Classes that a body above `maxBodyBytes` may belong to, in the order in which classes are tried."""
+    smallest = spec.capture.max_body_bytes.bytes // 4  # the estimate classes are decided by: four bytes a token
+    found: list[str] = []
+    for k in spec.classes:
+        tokens = k.when.prompt_tokens
+        if tokens is not None and tokens.max is not None and tokens.max < smallest:
+            continue
+        found.append(k.name)
+        bounded = tokens is not None and (tokens.max is not None or (tokens.min or 0) > smallest)
+        if not bounded and k.when.stream is None and k.when.tools is None:
+            return tuple(found)  # takes every oversized request, so no later class sees one
+    return (*found, DEFAULT_CLASS)

@@ -1,0 +1,64 @@
+"""The verdict: `judge(rules, evidence, facts)`, the same for a live run and a stored report.
+
+Pass only if every gating criterion passes and no guard objects; Fail on a refuted criterion or dropped hard requests;
+else Inconclusive. What objects and in which order is the table in `guards`. Nothing but the three arguments is read.
+"""
+
+from shadowrun_operator.judge.criteria import CriterionResult, Outcome, judged
+from shadowrun_operator.judge.facts import Facts
+from shadowrun_operator.judge.funnel import funnel
+from shadowrun_operator.judge.guards import Case, Finding, findings, gravest
+from shadowrun_operator.judge.merge import Merged, together
+from shadowrun_operator.judge.report import METHOD, ArmReport, Report, quantiles
+from shadowrun_operator.judge.rules import Rules
+from shadowrun_operator.judge.words import criterion_sentence, names
+
+ALL_PASSED = "AllCriteriaPassed"
+NOTHING_TO_PROVE = "NoGatingCriteria"
+
+
+def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
+    """The report with its verdict. `evidence` should be final; if it is not, the verdict can't be a Pass or Fail."""
+    results = judged(rules, evidence, facts)
+    counts = funnel(evidence, rules.baseline)
+    case = Case(rules=rules, evidence=evidence, facts=facts, funnel=counts, results=results)
+    found = findings(case)
+    verdict, reason, message = _conclusion(found, case.gating)
+    return Report(
+        verdict=verdict,
+        reason=reason,
+        message=message,
+        findings=found,
+        criteria=results,
+        funnel=counts,
+        arms=_arm_reports(rules, evidence),
+        method=METHOD.format(pass_alpha=rules.pass_alpha, fail_alpha=rules.fail_alpha),
+        rules=rules,
+        facts=facts,
+        evidence=evidence,
+    )
+
+
+def judged_again(report: Report) -> Report:
+    """The report that today's judge makes of a stored report's rules, evidence and facts."""
+    return judge(report.rules, report.evidence, report.facts)
+
+
+def _conclusion(found: tuple[Finding, ...], gating: tuple[CriterionResult, ...]) -> tuple[Outcome, str, str]:
+    worst = gravest(found)
+    if worst is not None:
+        return ("Fail" if worst.group == "Refuted" else "Inconclusive"), worst.reason, worst.message
+    if not gating or any(r.outcome != "Pass" for r in gating):
+        return "Inconclusive", NOTHING_TO_PROVE, f"{len(gating)} criteria take part in the verdict; 1 is needed."
+    narrowest, *rest = sorted(gating, key=lambda r: (r.require != "Better", (r.lower or 0.0) - r.limit))
+    return "Pass", ALL_PASSED, criterion_sentence(narrowest) + names(rest, "Also hold")
+
+
+def _arm_reports(rules: Rules, evidence: Merged) -> tuple[ArmReport, ...]:
+    reports: list[ArmReport] = []
+    for name in ("", *sorted(evidence.counted.classes)):
+        arms = together(evidence.counted, name).arms
+        reports += [
+            ArmReport(arm=arm, traffic_class=name, latencies=quantiles(arms[arm])) for arm in rules.arms if arm in arms
+        ]
+    return tuple(reports)

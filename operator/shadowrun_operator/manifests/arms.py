@@ -1,0 +1,209 @@
+"""The arms: Deployments, Services and the network policy around them, made from the primary's pod template.
+
+Pure. Nothing here ever names the primary's own objects as something to write, and no label of the template survives:
+a pod of an arm that carried one could be picked by the primary's Service and answer customers.
+"""
+
+import copy
+from typing import Any
+
+from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.names import Manifest, RunRef
+
+_TOKEN_FIELDS = ("serviceAccountName", "serviceAccount", "automountServiceAccountToken")
+
+
+def arm_deployment(
+    run: RunRef,
+    arm: str,
+    source: Manifest,
+    *,
+    replicas: int,
+    node_selector: dict[str, str] | None = None,
+    keep_service_account: bool = False,
+) -> Manifest:
+    """Deployment of one arm, from the primary's Deployment `source`. Two arms differ in name and labels only.
+
+    `node_selector` is laid over the template's own. Annotations of the template are not copied. Without
+    `keep_service_account` the pods run without an API token and under the namespace's default account.
+    """
+    spec: Manifest = copy.deepcopy(source["spec"]["template"]["spec"])
+    if not keep_service_account:
+        for field in _TOKEN_FIELDS:
+            spec.pop(field, None)
+        spec["automountServiceAccountToken"] = False
+    spec.pop("nodeName", None)
+    if node_selector:
+        spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **node_selector}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": names.metadata(run, arm),
+        "spec": {
+            "replicas": replicas,
+            "revisionHistoryLimit": 0,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": names.selector(run, arm)},
+            "template": {"metadata": {"labels": names.labels(run, arm)}, "spec": spec},
+        },
+    }
+
+
+def candidate_patch(patch: Manifest, *, replicas: int, spec_hash: str) -> Manifest:
+    """The one strategic-merge patch of our own, still empty candidate: the user's change and its replicas."""
+    return {
+        "metadata": {"annotations": {names.PATCHED_ANNOTATION: spec_hash}},
+        "spec": {"replicas": replicas, "template": template_patch(patch)},
+    }
+
+
+def template_patch(patch: Manifest) -> Manifest:
+    """The part of the user's patch that is about pods: of a Deployment's patch that is `spec.template`.
+
+    A patch of a pod template is taken as it is; a pod has no `spec.template`, so the two cannot be mistaken.
+    """
+    spec = patch.get("spec")
+    template: Manifest = spec["template"] if isinstance(spec, dict) and "template" in spec else patch
+    return template
+
+
+def carries_patch(candidate: Manifest, spec_hash: str) -> bool:
+    """Whether this candidate already has the patch of this spec."""
+    annotations = candidate["metadata"].get("annotations", {})
+    return bool(annotations.get(names.PATCHED_ANNOTATION) == spec_hash)
+
+
+def arm_service(run: RunRef, arm: str, *, port: int, target_port: int | str) -> Manifest:
+    """Service of one arm; its ports are those of the primary's Service, so a named targetPort resolves the same."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": names.metadata(run, arm),
+        "spec": {
+            "selector": names.selector(run, arm),
+            "ports": [{"name": "http", "port": port, "targetPort": target_port, "protocol": "TCP"}],
+        },
+    }
+
+
+def arm_network_policy(run: RunRef, arms: tuple[str, ...], *, egress: list[Manifest]) -> Manifest:
+    """All arms: requests come from the mirror only, and nothing goes out but name look-ups and what the spec allows."""
+    dns = {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": names.metadata(run, names.ARMS),
+        "spec": {
+            "podSelector": {
+                "matchLabels": {names.RUN_LABEL: run.name},
+                "matchExpressions": [{"key": names.COMPONENT_LABEL, "operator": "In", "values": list(arms)}],
+            },
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"from": [{"podSelector": {"matchLabels": names.selector(run, names.MIRROR)}}]}],
+            "egress": [dns, *copy.deepcopy(egress)],
+        },
+    }
+
+
+def patch_problem(
+    patch: Any,
+    source: Manifest,
+    *,
+    service_selector: dict[str, str],
+    keep_service_account: bool = False,
+) -> str | None:
+    """What is wrong with the candidate's patch, as far as it shows without the API server: what, where, what to do."""
+    where = "spec.arms.candidate.patch"
+    if not isinstance(patch, dict) or not patch:
+        return f"{where} must be a non-empty mapping: a strategic-merge patch of the copied Deployment."
+    if isinstance(patch.get("spec"), dict) and "template" in patch["spec"]:
+        beside = sorted({*patch, *patch["spec"]} - {"spec", "template"})
+        if beside:
+            return f"{where} sets {beside[0]!r} beside spec.template; only the pods may differ: leave it out."
+        where, patch = f"{where}.spec.template", patch["spec"]["template"]
+        if not isinstance(patch, dict) or not patch:
+            return f"{where} must be a non-empty mapping."
+    unknown = sorted(set(patch) - {"metadata", "spec"})
+    if unknown:
+        return f"{where} has {unknown[0]!r}; a pod template has only metadata and spec: put the change there."
+    meta, spec = patch.get("metadata", {}), patch.get("spec", {})
+    if not isinstance(meta, dict) or not isinstance(spec, dict):
+        return f"{where}.metadata and {where}.spec must be mappings."
+    return (
+        _label_problem(f"{where}.metadata.labels", meta.get("labels", {}), service_selector)
+        or _account_problem(f"{where}.spec", spec, keep_service_account=keep_service_account)
+        or _container_problem(f"{where}.spec", "containers", spec, source)
+        or _container_problem(f"{where}.spec", "initContainers", spec, source)
+    )
+
+
+def _label_problem(where: str, wanted: Any, service_selector: dict[str, str]) -> str | None:
+    if not isinstance(wanted, dict):
+        return f"{where} must be a mapping."
+    ours = sorted({names.RUN_LABEL, names.COMPONENT_LABEL, names.MANAGED_BY_LABEL} & set(wanted))
+    if ours:
+        return f"{where} sets {ours[0]!r}, which the operator uses itself: leave it out."
+    if service_selector and all(wanted.get(key) == value for key, value in service_selector.items()):
+        pairs = ", ".join(f"{key}={value}" for key, value in sorted(service_selector.items()))
+        return (
+            f"{where} would make the primary's Service pick the candidate ({pairs}), which would then answer "
+            "customers: use other labels."
+        )
+    return None
+
+
+def _account_problem(where: str, spec: Manifest, *, keep_service_account: bool) -> str | None:
+    found = [field for field in _TOKEN_FIELDS if field in spec]
+    if found and not keep_service_account:
+        return f"{where}.{found[0]} would give the candidate an API identity the baseline lacks: leave it out."
+    return None
+
+
+def _container_problem(where: str, kind: str, spec: Manifest, source: Manifest) -> str | None:
+    patched = spec.get(kind, [])
+    if not isinstance(patched, list):
+        return f"{where}.{kind} must be a list."
+    known = [c["name"] for c in source["spec"]["template"]["spec"].get(kind, [])]
+    for index, container in enumerate(patched):
+        if not isinstance(container, dict) or "name" not in container:
+            if isinstance(container, dict) and "$patch" in container:
+                continue
+            return f"{where}.{kind}[{index}] needs a name: entries are matched with the template's by name."
+        if container["name"] not in known:
+            has = ", ".join(known) or "none"
+            return f"{where}.{kind}[{index}] names {container['name']!r}, but the template's {kind} are: {has}."
+    return None
+
+
+def pod_spec_diff(baseline: Manifest, candidate: Manifest) -> list[str]:
+    """Paths at which two Deployments' pods differ, names, labels and selectors apart; [] means the same pods.
+
+    Entries of lists whose items have a name are matched by it: `spec.containers[engine].args`.
+    """
+    left, right = baseline["spec"], candidate["spec"]
+    found = _differences("replicas", left.get("replicas"), right.get("replicas"))
+    left_pods, right_pods = left["template"], right["template"]
+    left_notes = left_pods.get("metadata", {}).get("annotations") or {}
+    right_notes = right_pods.get("metadata", {}).get("annotations") or {}
+    found += _differences("metadata.annotations", left_notes, right_notes)
+    return sorted(found + _differences("spec", left_pods["spec"], right_pods["spec"]))
+
+
+def _differences(path: str, left: Any, right: Any) -> list[str]:
+    if left == right:
+        return []
+    if isinstance(left, dict) and isinstance(right, dict):
+        keys = sorted(left.keys() | right.keys())
+        return [p for key in keys for p in _differences(f"{path}.{key}", left.get(key), right.get(key))]
+    mine, others = _by_name(left), _by_name(right)
+    if mine is not None and others is not None:
+        keys = sorted(mine.keys() | others.keys())
+        found = [p for key in keys for p in _differences(f"{path}[{key}]", mine.get(key), others.get(key))]
+        return found or [path]  # the same entries in another order
+    return [path]
+
+
+def _by_name(value: Any) -> dict[str, Manifest] | None:
+    if not isinstance(value, list) or not all(isinstance(item, dict) and "name" in item for item in value):
+        return None
+    return {item["name"]: item for item in value}

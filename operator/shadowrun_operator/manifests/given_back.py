@@ -1,0 +1,55 @@
+"""The capture Service as it stays behind: the same Service, selecting the primary's own pods again. Pure.
+
+Built from the Service itself, so that it works when the run, its record or the primary's Service is gone.
+"""
+
+import json
+
+from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.names import Manifest
+
+_KEPT = (
+    "type",
+    "ports",
+    "sessionAffinity",
+    "sessionAffinityConfig",
+    "internalTrafficPolicy",
+    "ipFamilies",
+    "ipFamilyPolicy",
+)
+
+
+def given_back(service: Manifest, now: float) -> Manifest | None:
+    """The manifest to apply at `now` (UTC seconds); None where the Service does not say whose pods it stood for."""
+    meta = service["metadata"]
+    primary = meta.get("annotations", {}).get(names.PRIMARY_ANNOTATION)
+    if not primary:
+        return None
+    spec = {key: value for key, value in service["spec"].items() if key in _KEPT}
+    if service["spec"].get("clusterIP") == "None":
+        spec["clusterIP"] = "None"
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": meta["name"],
+            "namespace": meta["namespace"],
+            "labels": {key: meta.get("labels", {}).get(key, "") for key in _LABELS},
+            "annotations": {names.PRIMARY_ANNOTATION: primary, names.GIVEN_BACK_ANNOTATION: str(now)},
+        },
+        "spec": {**spec, "selector": json.loads(primary)},
+    }
+
+
+def given_back_at(service: Manifest) -> float | None:
+    """When the Service was given back at the end of a run, in UTC seconds; None where it was not."""
+    written = service["metadata"].get("annotations", {}).get(names.GIVEN_BACK_ANNOTATION)
+    return float(written) if written and is_given_back(service) else None
+
+
+def is_given_back(service: Manifest) -> bool:
+    """Whether it does not select capture's pods."""
+    return bool(service["spec"].get("selector", {}).get(names.COMPONENT_LABEL) != names.CAPTURE)
+
+
+_LABELS = (names.RUN_LABEL, names.COMPONENT_LABEL, names.MANAGED_BY_LABEL)

@@ -1,0 +1,1 @@
+"""Pure: from what was observed to what should be done. No I/O, no clock, no random numbers."""

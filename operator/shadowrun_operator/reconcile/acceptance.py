@@ -1,0 +1,209 @@
+"""Whether a run may begin: a chain of checks, each with one reason; the first that is violated is reported. Pure.
+
+Nothing is created before every check has passed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shadowrun_operator.api.conditions import ConditionType, Reason, condition
+from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.arms import patch_problem
+from shadowrun_operator.reconcile.observation import API_REFUSED, Observation
+from shadowrun_operator.reconcile.primary import primary_port, service_port
+from shadowrun_operator.reconcile.unsupported import unsupported_field
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Why the run is not accepted: a machine word, and what is wrong, where, and what to do."""
+
+    reason: str
+    message: str
+
+
+Check = Callable[[Observation], Violation | None]
+
+
+def name_too_long(seen: Observation) -> Violation | None:
+    """Every name made from the run's must fit a Service and a label."""
+    longest = names.longest_name(seen.run.name)
+    if len(longest) <= names.MAX_NAME:
+        return None
+    return Violation(
+        Reason.NAME_TOO_LONG,
+        f"The run would need the name {longest!r}, which is longer than {names.MAX_NAME} characters: "
+        "create it under a shorter name.",
+    )
+
+
+def not_implemented(seen: Observation) -> Violation | None:
+    """Nothing is asked for that this version cannot do."""
+    field = unsupported_field(seen.run.spec)
+    if field is None:
+        return None
+    return Violation(Reason.NOT_IMPLEMENTED, f"{field} is not implemented yet: remove it from the spec.")
+
+
+def primary_not_found(seen: Observation) -> Violation | None:
+    """The primary's Service exists and has the port."""
+    wanted = seen.run.spec.primary.service
+    if seen.primary is None:
+        return Violation(
+            Reason.PRIMARY_NOT_FOUND,
+            f"Service {wanted.name!r} of spec.primary does not exist in namespace {seen.run.namespace!r}.",
+        )
+    if service_port(seen.primary, wanted.port) is None:
+        has = ", ".join(str(p["port"]) for p in seen.primary["spec"].get("ports", [])) or "none"
+        return Violation(
+            Reason.PRIMARY_NOT_FOUND, f"Service {wanted.name!r} has no port {wanted.port}; its ports are: {has}."
+        )
+    return None
+
+
+def primary_unsuitable(seen: Observation) -> Violation | None:
+    """The capture Service can pick the primary's pods by the same selector, and is not captured itself."""
+    if seen.primary is None:
+        return None
+    spec, name = seen.primary["spec"], seen.run.spec.primary.service.name
+    problem = ""
+    if spec.get("type") == "ExternalName":
+        problem = "is an ExternalName: it has no pods that traffic could be given back to"
+    elif spec.get("clusterIP") == "None":
+        problem = "is headless: clients choose among its pods themselves"
+    elif not spec.get("selector"):
+        problem = "has no selector: the pods behind it cannot be picked by another Service"
+    elif seen.primary["metadata"].get("labels", {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
+        problem = "was made by a ShadowRun: name the Service of your own that it stands for"
+    if not problem:
+        return None
+    return Violation(Reason.PRIMARY_UNSUITABLE, f"Service {name!r} {problem}; mode Proxy cannot capture it.")
+
+
+def deployment_not_found(seen: Observation) -> Violation | None:
+    """The Deployment that the arms are copied from exists."""
+    if seen.source is not None:
+        return None
+    name = seen.run.spec.arms.template.deployment_ref.name
+    return Violation(
+        Reason.DEPLOYMENT_NOT_FOUND,
+        f"Deployment {name!r} of spec.arms.template.deploymentRef does not exist in namespace {seen.run.namespace!r}.",
+    )
+
+
+def port_not_found(seen: Observation) -> Violation | None:
+    """The primary's targetPort is a number, or a port that the template names."""
+    if seen.primary is None or seen.source is None:
+        return None
+    wanted = seen.run.spec.primary.service
+    if primary_port(seen.primary, seen.source, wanted.port) is not None:
+        return None
+    entry = service_port(seen.primary, wanted.port) or {}
+    return Violation(
+        Reason.PORT_NOT_FOUND,
+        f"Port {wanted.port} of Service {wanted.name!r} goes to the port named {entry.get('targetPort')!r}, which no "
+        f"container of Deployment {seen.source['metadata']['name']!r} has: name it there, or use a number.",
+    )
+
+
+def secret_not_found(seen: Observation) -> Violation | None:
+    """The arms' credential exists where one is asked for."""
+    ref = seen.run.spec.arms.credentials_secret_ref
+    if ref is None or seen.credential_found:
+        return None
+    return Violation(
+        Reason.SECRET_NOT_FOUND,
+        f"Secret {ref.name!r} with the key {ref.key!r} of spec.arms.credentialsSecretRef does not exist.",
+    )
+
+
+def patch_invalid(seen: Observation) -> Violation | None:
+    """The candidate's patch is sound as far as it shows here, and was not refused by the API server."""
+    if seen.source is None or seen.primary is None:
+        return None
+    problem = patch_problem(
+        seen.run.spec.arms.candidate.patch,
+        seen.source,
+        service_selector=seen.primary["spec"].get("selector") or {},
+    )
+    return Violation(Reason.PATCH_INVALID, problem) if problem else _refused_before(seen)
+
+
+def refusal_message(seen: Observation) -> str:
+    """What the API server said to the patch."""
+    return f"{API_REFUSED} spec.arms.candidate.patch: {seen.refusal}"
+
+
+def _refused_before(seen: Observation) -> Violation | None:
+    """A patch that the API server refused is not tried again until the spec is another one."""
+    if seen.refusal:
+        return Violation(Reason.PATCH_INVALID, refusal_message(seen))
+    known = condition(seen.run.status.conditions, ConditionType.ACCEPTED)
+    if (
+        known is not None
+        and known.reason == Reason.PATCH_INVALID
+        and str(known.message).startswith(API_REFUSED)
+        and known.observed_generation == seen.run.metadata.generation
+    ):
+        return Violation(known.reason, known.message)
+    return None
+
+
+def capture_in_use(seen: Observation) -> Violation | None:
+    """No other active run stands before the same primary or under the same name."""
+    proxy, primary = seen.run.spec.capture.proxy, seen.run.spec.primary.service.name
+    for other in seen.others:
+        if other.primary == primary:
+            return Violation(
+                Reason.CAPTURE_IN_USE,
+                f"ShadowRun {other.name!r} captures Service {primary!r}: wait until it is complete.",
+            )
+        if proxy is not None and other.service_name == proxy.service_name:
+            return Violation(
+                Reason.CAPTURE_IN_USE,
+                f"ShadowRun {other.name!r} uses the capture Service {other.service_name!r}: wait until it is complete.",
+            )
+    return None
+
+
+def service_name_taken(seen: Observation) -> Violation | None:
+    """The capture Service's name is free, or belongs to a run that has ended."""
+    service = seen.capture_service
+    if service is None or service["metadata"].get("labels", {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
+        return None
+    return Violation(
+        Reason.SERVICE_NAME_TAKEN,
+        f"Service {service['metadata']['name']!r} exists and no ShadowRun made it: choose another "
+        "spec.capture.proxy.serviceName, or delete that Service.",
+    )
+
+
+def name_in_use(seen: Observation) -> Violation | None:
+    """No object that is not ours has a name the run needs."""
+    if not seen.foreign:
+        return None
+    return Violation(
+        Reason.NAME_IN_USE,
+        f"{seen.foreign[0]} exists and does not belong to this run: delete it, or create the run under another name.",
+    )
+
+
+CHAIN: tuple[Check, ...] = (
+    name_too_long,
+    not_implemented,
+    primary_not_found,
+    primary_unsuitable,
+    deployment_not_found,
+    port_not_found,
+    secret_not_found,
+    patch_invalid,
+    capture_in_use,
+    service_name_taken,
+    name_in_use,
+)
+"""In the order in which a user would want to be told."""
+
+
+def violation(seen: Observation) -> Violation | None:
+    """The first check that is violated."""
+    return next((found for check in CHAIN if (found := check(seen)) is not None), None)

@@ -1,0 +1,173 @@
+"""Preparing, WarmingUp and Running: make everything and keep it there, copy, count, and notice when to end. Pure."""
+
+import msgspec
+
+from shadowrun_operator.api.conditions import Reason
+from shadowrun_operator.judge.thresholds import indicators
+from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.arms import carries_patch
+from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.acceptance import refusal_message
+from shadowrun_operator.reconcile.endings import deadlines, ending
+from shadowrun_operator.reconcile.finishing import begin_finishing
+from shadowrun_operator.reconcile.hardware import hardware_matches
+from shadowrun_operator.reconcile.judging import warm_up_over, with_progress
+from shadowrun_operator.reconcile.objects import (
+    Side,
+    arm_removal,
+    arm_steps,
+    capture_steps,
+    mirror_steps,
+    next_config,
+)
+from shadowrun_operator.reconcile.observation import Observation
+from shadowrun_operator.reconcile.pending import POLL_S, RESYNC_S, SOON_S
+from shadowrun_operator.reconcile.plan import Delete, Event, Plan, Step
+from shadowrun_operator.reconcile.progress import Progress, progress
+from shadowrun_operator.reconcile.push import push_of
+from shadowrun_operator.reconcile.record import RunRecord
+from shadowrun_operator.reconcile.statuses import Said, status_of
+
+CHECKPOINT_S = 30.0
+
+
+def preparing(seen: Observation, record: RunRecord) -> Plan:
+    """Arms first; capture and mirror once the candidate carries its patch; copying once all is ready and matches."""
+    done = progress(seen)
+    end = ending(seen, done)
+    if end is not None:
+        return begin_finishing(seen, record, *end)
+    if seen.refusal:
+        return _back_to_pending(seen)
+    if seen.leftovers:
+        message = f"Waiting for what an earlier run of this name left: {', '.join(seen.leftovers[:3])}."
+        return Plan(status=status_of(seen, "Preparing", message, record=record), requeue_after=POLL_S)
+    if _everything_ready(seen):
+        return _start_copying(seen, record)
+    steps: list[Step] = arm_steps(seen, record)
+    candidate = seen.object("Deployment", names.CANDIDATE)
+    if candidate is not None and carries_patch(candidate, record.spec_hash):
+        config = next_config(seen, record, copying=False)
+        steps += [*mirror_steps(seen, config), *capture_steps(seen, record, config, "primary")]
+    status = status_of(seen, "Preparing", _preparing_message(seen), record=record)
+    return Plan(status=status, requeue_after=_wait(seen, done, POLL_S), steps=tuple(steps))
+
+
+def warming_up(seen: Observation, record: RunRecord) -> Plan:
+    """Window 0: copies go to every arm and count for nothing but the thresholds."""
+    done = progress(seen)
+    end = ending(seen, done)
+    if end is not None:
+        return begin_finishing(seen, record, *end)
+    if warm_up_over(seen.run.spec, done, seen.now):
+        return _start_counting(seen, record, done)
+    return _steady(seen, record, done, "WarmingUp", f"Warming up. {done.warm_up_state}")
+
+
+def running(seen: Observation, record: RunRecord) -> Plan:
+    """Window 1: pairs count against frozen thresholds until an ending is met."""
+    done = progress(seen)
+    end = ending(seen, done)
+    if end is not None:
+        return begin_finishing(seen, record, *end)
+    return _steady(seen, record, done, "Running", _running_message(seen, done))
+
+
+def _steady(seen: Observation, record: RunRecord, done: Progress, phase: str, message: str) -> Plan:
+    side: Side = "capture" if any(pod.ready for pod in seen.pods_of(names.CAPTURE)) else "primary"
+    copying = side == "capture" and not seen.run.spec.suspend
+    config = next_config(seen, record, copying=copying, indicators=record.indicators)
+    steps = [
+        *capture_steps(seen, record, config, side),
+        *mirror_steps(seen, config),
+        *arm_steps(seen, record),
+    ]
+    status = status_of(seen, phase, message, record=record)  # type: ignore[arg-type]
+    return Plan(
+        status=with_progress(seen, status, record, done),
+        requeue_after=_wait(seen, done, POLL_S),
+        checkpoint=seen.now - seen.checkpoint_at >= CHECKPOINT_S,
+        steps=tuple(steps),
+        push=push_of(seen, config),
+    )
+
+
+def _everything_ready(seen: Observation) -> bool:
+    finding = hardware_matches(seen)
+    matched = finding.matched is True or (finding.matched is False and seen.run.spec.hardware.policy == "Report")
+    candidate = seen.object("Deployment", names.CANDIDATE)
+    patched = candidate is not None and seen.record is not None and carries_patch(candidate, seen.record.spec_hash)
+    parts = (*seen.run.spec.arm_names, names.MIRROR, names.CAPTURE)
+    return matched and patched and all(seen.all_ready(part) for part in parts)
+
+
+def _start_copying(seen: Observation, record: RunRecord) -> Plan:
+    started = msgspec.structs.replace(record, copying_since=seen.now)
+    config = next_config(seen, record, copying=not seen.run.spec.suspend)
+    steps = [*capture_steps(seen, record, config, "capture"), *mirror_steps(seen, config)]
+    status = status_of(seen, "WarmingUp", "Everything is ready: copying begins with the warm-up.", record=started)
+    event = Event("Normal", "CopyingStarted", "Arms, mirror and capture are ready; the warm-up begins.")
+    return Plan(
+        status=status,
+        requeue_after=POLL_S,
+        record=started,
+        steps=tuple(steps),
+        push=push_of(seen, config),
+        events=(event,),
+    )
+
+
+def _start_counting(seen: Observation, record: RunRecord, done: Progress) -> Plan:
+    frozen = indicators(done.rules, done.evidence.warm_up)
+    counting = msgspec.structs.replace(record, indicators=frozen)
+    config = next_config(seen, counting, copying=not seen.run.spec.suspend, indicators=frozen)
+    limits = ", ".join(f"{i.criterion} {i.baseline_limit_s:.3f}s" for i in frozen if i.baseline_limit_s is not None)
+    message = f"The warm-up is over; baseline limits are frozen: {limits or 'none needed'}."
+    status = status_of(seen, "Running", message, record=counting)
+    began = status.provenance.model_copy(update={"window_version": config.version})
+    return Plan(
+        status=status.model_copy(update={"provenance": began}),
+        requeue_after=POLL_S,
+        record=counting,
+        checkpoint=True,
+        steps=tuple(mirror_steps(seen, config)),
+        push=push_of(seen, config),
+        events=(Event("Normal", "CountingStarted", message),),
+    )
+
+
+def _back_to_pending(seen: Observation) -> Plan:
+    """The API server refused the patch: remove what was made, and wait for another spec."""
+    problem = refusal_message(seen)
+    said: Said = ("False", Reason.PATCH_INVALID, problem)
+    steps: list[Step] = [*arm_removal(seen), Delete("ConfigMap", names.object_name(seen.run.name, names.EVIDENCE))]
+    policy = Delete("NetworkPolicy", names.object_name(seen.run.name, names.ARMS))
+    return Plan(
+        status=status_of(seen, "Pending", problem, accepted=said),
+        requeue_after=RESYNC_S,
+        steps=(*steps, *([] if policy in steps else [policy])),
+        events=(Event("Warning", Reason.PATCH_INVALID.value, problem),),
+    )
+
+
+def _wait(seen: Observation, done: Progress, poll: float) -> float:
+    """The shortest of the poll and the time to the next deadline."""
+    ahead = [at - seen.now for at in deadlines(seen, done) if at > seen.now]
+    return max(SOON_S, min([poll, RESYNC_S, *ahead]))
+
+
+def _preparing_message(seen: Observation) -> str:
+    parts = (*seen.run.spec.arm_names, names.MIRROR, names.CAPTURE)
+    waiting = [part for part in parts if not seen.all_ready(part)]
+    if waiting:
+        return f"Waiting for {', '.join(waiting)} to be ready."
+    return hardware_matches(seen).message
+
+
+def _running_message(seen: Observation, done: Progress) -> str:
+    if seen.run.spec.suspend:
+        return f"Copying is paused by spec.suspend; {done.pairs} pairs counted."
+    if done.first_counted is None:
+        return "Counting has begun; no pair is complete yet."
+    end = done.first_counted + seen.run.spec.duration.seconds
+    return f"{done.pairs} pairs counted; ends at {times.written(end)} at the latest."

@@ -1,0 +1,60 @@
+"""Whether the arms landed on equal nodes, judged from the nodes their pods run on and not from what was asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shadowrun_operator.manifests import names
+from shadowrun_operator.reconcile.observation import Observation, Pod
+
+
+@dataclass(frozen=True)
+class HardwareFinding:
+    """`matched` is None while pods of an arm have no node yet."""
+
+    matched: bool | None
+    message: str
+
+
+def hardware_matches(observation: Observation) -> HardwareFinding:
+    """Every key of hardware.matchLabelKeys is present and equal on the nodes of all arms; a missing label differs."""
+    spec = observation.run.spec
+    keys = spec.hardware.match_label_keys
+    pods = observation.pods_of(*spec.arm_names)
+    if not keys:
+        return HardwareFinding(True, "hardware.matchLabelKeys names no label: nothing is compared.")
+    landed = [pod for pod in pods if pod.node]
+    waiting = [arm for arm in spec.arm_names if _scheduled(landed, arm) < spec.arms.replicas]
+    for key in keys:
+        problem = _key_problem(key, landed, observation.node_labels)
+        if problem:
+            return HardwareFinding(False, problem)
+    if waiting:
+        return HardwareFinding(None, f"Waiting for the pods of {', '.join(waiting)} to be given a node.")
+    return HardwareFinding(True, f"All arms agree: {accelerator(observation, names.BASELINE)}.")
+
+
+def accelerator(observation: Observation, arm: str) -> str:
+    """What the matched labels say about one arm's nodes: `key=value` pairs, several values where its pods differ."""
+    nodes = {pod.node for pod in observation.pods_of(arm) if pod.node}
+    said = []
+    for key in observation.run.spec.hardware.match_label_keys:
+        values = sorted({observation.node_labels.get(node, {}).get(key, "(missing)") for node in nodes})
+        said.append(f"{key}={'|'.join(values)}")
+    return ", ".join(said)
+
+
+def _scheduled(landed: list[Pod], arm: str) -> int:
+    return sum(1 for pod in landed if pod.component == arm)
+
+
+def _key_problem(key: str, pods: list[Pod], node_labels: Mapping[str, Mapping[str, str]]) -> str | None:
+    values: dict[str, str] = {}
+    for pod in pods:
+        value = node_labels.get(pod.node, {}).get(key)
+        if value is None:
+            return f"Node {pod.node} of {pod.component} has no label {key}: it cannot be shown to match."
+        values.setdefault(value, f"{pod.component} on {pod.node}")
+    if len(values) > 1:
+        said = "; ".join(f"{value!r} ({where})" for value, where in sorted(values.items()))
+        return f"Label {key} differs: {said}."
+    return None

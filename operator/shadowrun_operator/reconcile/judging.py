@@ -1,0 +1,133 @@
+"""From observation and progress to the judge, and from its report to the status. Pure; judges nothing itself."""
+
+import msgspec
+
+from shadowrun_operator.api.spec import Spec
+from shadowrun_operator.api.status import MESSAGE_LENGTH, ReportRef, Status, shortened
+from shadowrun_operator.judge.criteria import CriterionResult, judged
+from shadowrun_operator.judge.facts import ArmFacts, Facts, Hardware
+from shadowrun_operator.judge.funnel import Funnel
+from shadowrun_operator.judge.report import Report, decode_report
+from shadowrun_operator.judge.rules import Rules
+from shadowrun_operator.judge.summary import (
+    classes_status,
+    criteria_status,
+    dropped_status,
+    failures_status,
+    funnel_status,
+    within_slo_status,
+)
+from shadowrun_operator.judge.verdict import judge
+from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.arms import pod_spec_diff
+from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.hardware import hardware_matches
+from shadowrun_operator.reconcile.observation import Observation
+from shadowrun_operator.reconcile.progress import Progress
+from shadowrun_operator.reconcile.record import RunRecord
+
+REPORT_KEY = "report.json"
+
+
+def facts_of(seen: Observation, record: RunRecord, done: Progress) -> Facts:
+    """What the operator knows beside the evidence."""
+    finding = hardware_matches(seen)
+    baseline, candidate = seen.object("Deployment", names.BASELINE), seen.object("Deployment", names.CANDIDATE)
+    differences = pod_spec_diff(baseline, candidate) if baseline and candidate else []
+    provenance = seen.run.status.provenance
+    return Facts(
+        run=seen.run.name,
+        run_uid=seen.run.uid,
+        end_reason=record.end_reason,
+        end_message=record.end_message,
+        indicators=record.indicators,
+        hardware=Hardware(matched=finding.matched, message=finding.message),
+        attempt=seen.run.status.attempt or 1,
+        started=done.first_counted,
+        ended=record.ended_at or None,
+        spec_hash=record.spec_hash,
+        seed_fingerprint=provenance.seed_fingerprint,
+        arms=tuple(_arm_facts(seen, arm) for arm in seen.run.spec.arm_names),
+        patch="\n".join(differences),
+        versions={
+            "operator": seen.settings.version,
+            "mirror": seen.settings.mirror_image,
+            "capture": seen.settings.capture_image,
+        },
+    )
+
+
+def report_of(seen: Observation, record: RunRecord, done: Progress) -> Report:
+    """The judge's report on final evidence."""
+    return judge(done.rules, done.evidence, facts_of(seen, record, done))
+
+
+def report_manifest(seen: Observation, report: Report) -> Manifest:
+    """The ConfigMap that keeps the report."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": names.metadata(seen.ref, names.REPORT),
+        "data": {REPORT_KEY: msgspec.json.encode(report).decode()},
+    }
+
+
+def stored_report(seen: Observation) -> Report | None:
+    """The report, once it has been written."""
+    found = seen.object("ConfigMap", names.REPORT)
+    return None if found is None else decode_report(found["data"][REPORT_KEY])
+
+
+def with_progress(seen: Observation, status: Status, record: RunRecord, done: Progress) -> Status:
+    """The status with the funnel and the criteria as they stand while counting."""
+    results = judged(done.rules, done.evidence, facts_of(seen, record, done)) if record.indicators else ()
+    return _with_counts(status, done.rules, done.funnel, results, done.first_counted)
+
+
+def with_report(seen: Observation, status: Status, report: Report) -> Status:
+    """The status with the verdict and everything it rests on."""
+    counted = _with_counts(status, report.rules, report.funnel, report.criteria, report.facts.started)
+    return counted.model_copy(
+        update={
+            "verdict": report.verdict,
+            "reason": report.reason,
+            "message": shortened(report.message, MESSAGE_LENGTH),
+            "report_ref": ReportRef(name=names.object_name(seen.run.name, names.REPORT)),
+        }
+    )
+
+
+def warm_up_over(spec: Spec, done: Progress, now: float) -> bool:
+    """Whether both limits of the warm-up are met: its length, and what every criterion needs."""
+    since = done.warm_up_since
+    return since is not None and now >= since + spec.arms.warmup.duration.seconds and not done.lacking
+
+
+def _with_counts(
+    status: Status, rules: Rules, funnel: Funnel, results: tuple[CriterionResult, ...], first: float | None
+) -> Status:
+    return status.model_copy(
+        update={
+            "start_time": status.start_time or (times.written(first) if first is not None else None),
+            "pairs": funnel.pairs.requests,
+            "within_slo": within_slo_status(rules, funnel),
+            "funnel": funnel_status(funnel),
+            "dropped": dropped_status(funnel),
+            "failures": failures_status(funnel),
+            "criteria": criteria_status(results),
+            "classes": classes_status(rules, funnel),
+        }
+    )
+
+
+def _arm_facts(seen: Observation, arm: str) -> ArmFacts:
+    pods, spec = seen.pods_of(arm), seen.run.spec
+    nodes = sorted({pod.node for pod in pods if pod.node})
+    labels = {
+        key: ", ".join(sorted({seen.node_labels.get(node, {}).get(key, "(missing)") for node in nodes}))
+        for key in spec.hardware.match_label_keys
+    }
+    own = spec.arms.candidate.model if arm == names.CANDIDATE else ""
+    images = tuple(sorted({image for pod in pods for image in pod.images}))
+    return ArmFacts(name=arm, images=images, nodes=tuple(nodes), labels=labels, model=own or spec.arms.model)

@@ -1,0 +1,226 @@
+"""Which objects a run should have, built from an observation, and the steps that bring the cluster there. Pure."""
+
+from typing import Literal
+
+import msgspec
+from shadowrun_mirror.config import WARM_UP, Indicator, MirrorConfig
+from shadowrun_mirror.directive import directive_of
+
+from shadowrun_operator.judge.rules import rules_of
+from shadowrun_operator.judge.thresholds import indicators as open_indicators
+from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.arms import (
+    arm_deployment,
+    arm_network_policy,
+    arm_service,
+    candidate_patch,
+    carries_patch,
+)
+from shadowrun_operator.manifests.capture import (
+    CaptureInputs,
+    PrimaryService,
+    capture_deployment,
+    capture_pdb,
+    capture_secret,
+    capture_service,
+)
+from shadowrun_operator.manifests.configuration import mirror_config
+from shadowrun_operator.manifests.mirror import (
+    mirror_deployment,
+    mirror_network_policy,
+    mirror_secret,
+    mirror_service,
+)
+from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.reconcile.observation import Observation
+from shadowrun_operator.reconcile.plan import Apply, Create, Delete, PatchCandidate, Step
+from shadowrun_operator.reconcile.primary import PrimaryPort, arm_target, primary_port, service_port
+from shadowrun_operator.reconcile.record import RunRecord
+
+Side = Literal["primary", "capture"]
+
+_ARM_KINDS = ("Deployment", "Service")
+_MIRROR_KINDS = ("Deployment", "Service", "NetworkPolicy", "Secret")
+_CAPTURE_KINDS = ("Deployment", "PodDisruptionBudget", "Secret")
+
+
+def source_of(record: RunRecord) -> Manifest:
+    """The frozen pod template in the shape of the Deployment it came from."""
+    return {"metadata": {"name": "template"}, "spec": {"template": record.template}}
+
+
+def resolved_port(seen: Observation, record: RunRecord) -> PrimaryPort | None:
+    """The primary's port; None where its Service has gone or lost the port."""
+    if seen.primary is None:
+        return None
+    return primary_port(seen.primary, source_of(record), seen.run.spec.primary.service.port)
+
+
+def arm_steps(seen: Observation, record: RunRecord) -> list[Step]:
+    """Create what is missing of the arms, then patch the candidate if that has not happened yet.
+
+    An arm that exists is never written again: what it runs is what the evidence is about.
+    """
+    spec, ref, source = seen.run.spec, seen.ref, source_of(record)
+    port = resolved_port(seen, record)
+    steps: list[Step] = []
+    policy = names.stamped(arm_network_policy(ref, spec.arm_names, egress=list(spec.arms.egress)))
+    if not names.is_current(policy, seen.object("NetworkPolicy", names.ARMS)):
+        steps.append(Apply(policy))
+    for arm in spec.arm_names:
+        if port is not None and seen.object("Service", arm) is None:
+            steps.append(Create(arm_service(ref, arm, port=port.port, target_port=arm_target(spec, port))))
+        if seen.object("Deployment", arm) is None:
+            replicas = 0 if arm == names.CANDIDATE else spec.arms.replicas
+            pool = dict(spec.hardware.node_selector)
+            steps.append(Create(arm_deployment(ref, arm, source, replicas=replicas, node_selector=pool)))
+    candidate = seen.object("Deployment", names.CANDIDATE)
+    if candidate is None or not carries_patch(candidate, record.spec_hash):
+        body = candidate_patch(spec.arms.candidate.patch, replicas=spec.arms.replicas, spec_hash=record.spec_hash)
+        steps.append(PatchCandidate(names.object_name(ref.name, names.CANDIDATE), body))
+    return steps
+
+
+def next_config(
+    seen: Observation, record: RunRecord, *, copying: bool, indicators: tuple[Indicator, ...] = ()
+) -> MirrorConfig:
+    """The configuration that should hold now: the stored one if it says the same, else one of a higher version."""
+    known = seen.config
+    version = 1 if known is None else known.version
+    seed = seen.fresh.seed if known is None else known.capture.sampling.seed
+    wanted = mirror_config(
+        seen.ref,
+        seen.run.spec,
+        seed=seed,
+        expiry=record.expiry,
+        version=version,
+        window=1 if indicators else WARM_UP,
+        copying=copying,
+        indicators=indicators or open_indicators(rules_of(seen.run.spec)),
+    )
+    if known is None or wanted == known:
+        return wanted
+    return msgspec.structs.replace(wanted, version=version + 1)
+
+
+def config_steps(seen: Observation, config: MirrorConfig) -> list[Step]:
+    """Store the configuration where a mirror that starts will find it."""
+    secret = names.stamped(mirror_secret(seen.ref, config, token_of(seen)))
+    return [] if names.is_current(secret, seen.object("Secret", names.MIRROR)) else [Apply(secret)]
+
+
+def mirror_steps(seen: Observation, config: MirrorConfig) -> list[Step]:
+    """The mirror and all it needs."""
+    ref, spec = seen.ref, seen.run.spec
+    credential = spec.arms.credentials_secret_ref
+    deployment = mirror_deployment(
+        ref,
+        image=seen.settings.mirror_image,
+        timeout_s=spec.admission.timeout.seconds,
+        credentials_secret=credential.name if credential else "",
+        credentials_key=credential.key if credential else "token",
+    )
+    wanted = [
+        mirror_network_policy(ref, operator_namespace=seen.settings.namespace),
+        mirror_service(ref),
+        deployment,
+    ]
+    return config_steps(seen, config) + _applied(seen, wanted)
+
+
+def capture_steps(seen: Observation, record: RunRecord, config: MirrorConfig, side: Side) -> list[Step]:
+    """Capture, and its Service on the side it should be. The Service comes first: customers may call it at once."""
+    inputs = capture_inputs(seen, record, config)
+    if inputs is None:
+        return []
+    wanted = [capture_secret(inputs), capture_pdb(inputs), capture_deployment(inputs)]
+    return service_steps(seen, inputs, side) + _applied(seen, wanted)
+
+
+def service_steps(seen: Observation, inputs: CaptureInputs, side: Side) -> list[Step]:
+    """The capture Service on one side."""
+    service = names.stamped(capture_service(inputs, selects=side))
+    if names.is_current(service, seen.capture_service) and selected_side(seen) == side:
+        return []
+    return [Apply(service)]
+
+
+def selected_side(seen: Observation) -> Side | None:
+    """Whose pods the capture Service picks now; None where there is no such Service."""
+    if seen.capture_service is None:
+        return None
+    chosen = seen.capture_service["spec"].get("selector", {})
+    return "capture" if chosen == names.selector(seen.ref, names.CAPTURE) else "primary"
+
+
+def capture_inputs(seen: Observation, record: RunRecord, config: MirrorConfig) -> CaptureInputs | None:
+    """What capture is built from; None where the primary's Service is gone, since nothing could be built then."""
+    spec, primary, port = seen.run.spec, seen.primary, resolved_port(seen, record)
+    if primary is None or port is None or spec.capture.proxy is None:
+        return None
+    boot = msgspec.structs.replace(config, version=1, window=WARM_UP, copying=False)
+    return CaptureInputs(
+        run=seen.ref,
+        service_name=spec.capture.proxy.service_name,
+        primary=_primary_service(primary, port),
+        directive=directive_of(boot, seen.now),
+        token=token_of(seen),
+        image=seen.settings.capture_image,
+        replicas=spec.capture.proxy.replicas,
+    )
+
+
+def token_of(seen: Observation) -> str:
+    """The token of this run, or the one drawn for it."""
+    return seen.token or seen.fresh.token
+
+
+def arm_removal(seen: Observation) -> list[Step]:
+    """Delete the arms, all of them."""
+    steps = [Delete(kind, _name(seen, arm)) for arm in _ALL_ARMS for kind in _ARM_KINDS if seen.object(kind, arm)]
+    if seen.object("NetworkPolicy", names.ARMS) is not None and not steps:
+        steps.append(Delete("NetworkPolicy", _name(seen, names.ARMS)))  # last: it holds while pods of arms end
+    return list(steps)
+
+
+def path_removal(seen: Observation) -> list[Step]:
+    """Delete capture and mirror; the capture Service stays."""
+    capture = [Delete(kind, _name(seen, names.CAPTURE)) for kind in _CAPTURE_KINDS if seen.object(kind, names.CAPTURE)]
+    mirror = [Delete(kind, _name(seen, names.MIRROR)) for kind in _MIRROR_KINDS if seen.object(kind, names.MIRROR)]
+    return [*capture, *mirror]
+
+
+_ALL_ARMS = (names.CANDIDATE, names.CONTROL, names.BASELINE)
+
+
+def _name(seen: Observation, component: str) -> str:
+    return names.object_name(seen.run.name, component)
+
+
+def _applied(seen: Observation, manifests: list[Manifest]) -> list[Step]:
+    steps: list[Step] = []
+    for manifest in manifests:
+        stamped = names.stamped(manifest)
+        if not names.is_current(stamped, seen.objects.get((manifest["kind"], manifest["metadata"]["name"]))):
+            steps.append(Apply(stamped))
+    return steps
+
+
+def _primary_service(primary: Manifest, port: PrimaryPort) -> PrimaryService:
+    spec = primary["spec"]
+    entry = service_port(primary, port.port) or {}
+    affinity = spec.get("sessionAffinityConfig", {}).get("clientIP", {}).get("timeoutSeconds")
+    return PrimaryService(
+        name=primary["metadata"]["name"],
+        port=port.port,
+        target_port=port.number,
+        selector=dict(spec.get("selector") or {}),
+        port_name=entry.get("name", ""),
+        target_port_name=port.target if isinstance(port.target, str) else "",
+        app_protocol=entry.get("appProtocol", ""),
+        session_affinity=spec.get("sessionAffinity", "None"),
+        session_affinity_timeout_s=affinity,
+        internal_traffic_policy=spec.get("internalTrafficPolicy", "Cluster"),
+        ip_families=tuple(spec.get("ipFamilies", ())),
+        ip_family_policy=spec.get("ipFamilyPolicy", ""),
+    )

@@ -1,0 +1,117 @@
+"""`Observation`: every fact a decision may rest on, gathered before it is taken. Frozen; decides nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shadowrun_mirror.config import MirrorConfig
+
+from shadowrun_operator.api.run import ShadowRun
+from shadowrun_operator.judge.merge import identity
+from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.names import Manifest, RunRef
+from shadowrun_operator.reconcile.record import Books, RunRecord
+
+API_REFUSED = "The API server refused"
+"""Beginning of the message of a patch that only the API server could judge: it is tried again when the spec changes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The operator's own surroundings."""
+
+    mirror_image: str
+    capture_image: str
+    namespace: str = ""  # the operator's; empty outside a cluster
+    version: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreshSecrets:
+    """Random values for a run that has none yet; drawn anew for every observation and used at most once."""
+
+    token: str
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """A pod of ours. `waiting` says in words why it is not ready, where the cluster says it."""
+
+    name: str
+    uid: str
+    component: str
+    address: str = ""
+    node: str = ""
+    ready: bool = False
+    waiting: str = ""
+    images: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherRun:
+    """Another ShadowRun of the namespace that has been accepted and is not complete."""
+
+    name: str
+    primary: str
+    service_name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """One look at the world. `objects` are ours by label and owner, keyed by (kind, name)."""
+
+    now: float  # UTC seconds
+    run: ShadowRun
+    settings: Settings
+    fresh: FreshSecrets
+    primary: Manifest | None = None  # the primary's Service
+    source: Manifest | None = None  # the Deployment that the arms are copied from
+    capture_service: Manifest | None = None  # whatever Service has the name that spec.capture.proxy asks for
+    credential_found: bool = True
+    objects: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
+    foreign: tuple[str, ...] = ()  # objects that are not ours under names the run needs, as "Kind 'name'"
+    leftovers: tuple[str, ...] = ()  # of an earlier run of the same name, or on their way out
+    pods: tuple[Pod, ...] = ()
+    node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    others: tuple[OtherRun, ...] = ()
+    record: RunRecord | None = None
+    books: Books = field(default_factory=Books)
+    checkpoint_at: float = 0.0  # when the books were last stored
+    config: MirrorConfig | None = None  # as stored in the mirror's Secret
+    token: str = ""
+    given_back_since: float | None = None  # since when the capture Service is known to select the primary's pods
+    unreachable: tuple[str, ...] = ()
+    refusal: str = ""  # what the API server answered to the candidate's patch, if it refused it
+
+    @property
+    def ref(self) -> RunRef:
+        """Whom our objects belong to."""
+        return RunRef(name=self.run.name, namespace=self.run.namespace, uid=self.run.uid)
+
+    def object(self, kind: str, component: str) -> Manifest | None:
+        """Our object of a kind for a component."""
+        return self.objects.get((kind, names.object_name(self.run.name, component)))
+
+    def pods_of(self, *components: str) -> tuple[Pod, ...]:
+        """Our pods of some components."""
+        return tuple(pod for pod in self.pods if pod.component in components)
+
+    def all_ready(self, component: str) -> bool:
+        """Whether a component's Deployment is there and every pod it wants is ready, in the newest template."""
+        deployment = self.object("Deployment", component)
+        if deployment is None:
+            return False
+        wanted, status = deployment["spec"].get("replicas", 1), deployment.get("status", {})
+        return bool(
+            wanted > 0
+            and status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
+            and status.get("updatedReplicas", 0) >= wanted
+            and status.get("readyReplicas", 0) >= wanted
+        )
+
+    def dead_mirrors(self) -> frozenset[str]:
+        """Mirror identities that will never count again: the pod is gone, or its process was started anew."""
+        alive = {pod.uid for pod in self.pods_of(names.MIRROR)}
+        newest = self.books.newest_mirrors()
+        lasting = {identity(evidence.source) for uid, evidence in newest.items() if uid in alive}
+        return frozenset(self.books.mirrors.keys() - lasting)

@@ -1,0 +1,90 @@
+"""Pending: nothing exists yet. Accept the run, and freeze what it will be judged by; or say why not. Pure."""
+
+import msgspec
+
+from shadowrun_operator.api.conditions import EndReason, Reason
+from shadowrun_operator.manifests.names import content_hash
+from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.acceptance import violation
+from shadowrun_operator.reconcile.endings import start_deadline
+from shadowrun_operator.reconcile.observation import Observation
+from shadowrun_operator.reconcile.plan import Event, Plan
+from shadowrun_operator.reconcile.record import RunRecord
+from shadowrun_operator.reconcile.spec_hash import frozen_spec
+from shadowrun_operator.reconcile.statuses import Said, status_of
+
+RESYNC_S = 30.0
+SOON_S = 0.0
+POLL_S = 3.0
+SETTLE_S = 60.0
+"""Between the end of the longest answer and the absolute expiry."""
+
+
+def pending(seen: Observation) -> Plan:
+    """Accept, refuse (and look again: what is missing may appear), or give up at the start deadline."""
+    if seen.run.spec.stop.reason:
+        return _ended_before_start(seen, EndReason.STOPPED, f"Stopped before it began: {seen.run.spec.stop.reason}")
+    problem = violation(seen)
+    if problem is None:
+        return _accept(seen)
+    deadline = start_deadline(seen)
+    if seen.now >= deadline:
+        message = f"Not accepted within startDeadline {seen.run.spec.start_deadline}: {problem.message}"
+        return _ended_before_start(seen, EndReason.START_DEADLINE_EXCEEDED, message)
+    said: Said = ("False", problem.reason, problem.message)
+    status = status_of(seen, "Pending", problem.message, accepted=said)
+    news = _is_news(seen, problem.reason)
+    return Plan(
+        status=status,
+        requeue_after=min(RESYNC_S, deadline - seen.now),
+        events=(Event("Warning", str(problem.reason), problem.message),) if news else (),
+    )
+
+
+def new_record(seen: Observation, *, expiry: float) -> RunRecord:
+    """The record of a run that is accepted now."""
+    frozen = frozen_spec(seen.run.spec)
+    template = seen.source["spec"]["template"] if seen.source is not None else {}
+    return RunRecord(
+        run_uid=seen.run.uid, spec_hash=content_hash(frozen), spec=frozen, template=template, expiry=expiry
+    )
+
+
+def expiry_of(seen: Observation) -> float:
+    """The absolute safety net: written once, kept for ever."""
+    known = seen.run.status.expiry_time
+    if known is not None:
+        return times.seconds(known)
+    spec = seen.run.spec
+    return float(int(start_deadline(seen) + spec.duration.seconds + spec.admission.timeout.seconds + SETTLE_S))
+
+
+def _accept(seen: Observation) -> Plan:
+    record = new_record(seen, expiry=expiry_of(seen))
+    status = status_of(seen, "Preparing", "Accepted: the arms are being created.", record=record)
+    message = f"Accepted; everything ends at {times.written(record.expiry)} at the latest."
+    return Plan(status=status, requeue_after=SOON_S, record=record, events=(Event("Normal", "Accepted", message),))
+
+
+def _ended_before_start(seen: Observation, reason: EndReason, message: str) -> Plan:
+    """Nothing was made and nothing has to be taken down; but the end is judged and reported like any other."""
+    record = new_record(seen, expiry=expiry_of(seen))
+    ended = record_ended(record, seen.now, reason, message)
+    status = status_of(seen, "Finishing", message, accepted=_refusal(seen))
+    return Plan(status=status, requeue_after=SOON_S, record=ended, events=(Event("Warning", reason.value, message),))
+
+
+def record_ended(record: RunRecord, now: float, reason: EndReason, message: str) -> RunRecord:
+    """The record with the end in it."""
+    return msgspec.structs.replace(record, ended_at=now, end_reason=reason.value, end_message=message)
+
+
+def _refusal(seen: Observation) -> Said:
+    problem = violation(seen)
+    if problem is None:
+        return "Unknown", Reason.PENDING, Reason.PENDING.sentence
+    return "False", problem.reason, problem.message
+
+
+def _is_news(seen: Observation, reason: str) -> bool:
+    return not any(c.type == "Accepted" and c.reason == reason for c in seen.run.status.conditions)

@@ -1,0 +1,44 @@
+"""What the primary's Service says: which of its ports is meant, and which container port that is. Pure."""
+
+from dataclasses import dataclass
+
+from shadowrun_operator.api.spec import Spec
+from shadowrun_operator.manifests.names import Manifest
+
+
+@dataclass(frozen=True)
+class PrimaryPort:
+    """`target` is the targetPort as written (a name or a number), `number` the container port it stands for."""
+
+    port: int
+    target: int | str
+    number: int
+
+
+def service_port(service: Manifest, port: int) -> Manifest | None:
+    """The entry of a Service's ports with this number."""
+    entries: list[Manifest] = service["spec"].get("ports", [])
+    return next((entry for entry in entries if entry["port"] == port), None)
+
+
+def primary_port(service: Manifest, source: Manifest, port: int) -> PrimaryPort | None:
+    """The primary's port resolved through the pod template; None where Service or template lack it."""
+    entry = service_port(service, port)
+    if entry is None:
+        return None
+    target: int | str = entry.get("targetPort", port)
+    number = target if isinstance(target, int) else _named(source, target)
+    return None if number is None else PrimaryPort(port=port, target=target, number=number)
+
+
+def arm_target(spec: Spec, resolved: PrimaryPort) -> int | str:
+    """Port of the arms' containers that requests go to."""
+    return spec.arms.port if spec.arms.port is not None else resolved.target
+
+
+def _named(source: Manifest, name: str) -> int | None:
+    for container in source["spec"]["template"]["spec"]["containers"]:
+        for entry in container.get("ports", []):
+            if entry.get("name") == name:
+                return int(entry["containerPort"])
+    return None

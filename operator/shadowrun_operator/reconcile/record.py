@@ -1,0 +1,64 @@
+"""`RunRecord` and `Books`: what must outlive the operator, as kept in the ConfigMap `<run>-evidence`.
+
+The record holds what was decided and can't be decided twice; how far it is filled is how far the run is. The books hold
+the latest snapshot of every replica that ever counted for the run. Types only: nothing is decided here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, TypeVar
+
+import msgspec
+from shadowrun_mirror.config import Indicator
+from shadowrun_mirror.evidence import CaptureEvidence, Evidence
+
+from shadowrun_operator.judge.merge import latest
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Times are UTC seconds; 0 means not yet. Empty `indicators` mean that nothing is counted yet."""
+
+    run_uid: str
+    spec_hash: str
+    spec: dict[str, Any]  # the frozen part of the spec
+    template: dict[str, Any]  # the primary's pod template as it was at acceptance: every arm starts from it
+    expiry: float
+    copying_since: float = 0.0
+    indicators: tuple[Indicator, ...] = ()  # with the thresholds that were frozen when the warm-up ended
+    ended_at: float = 0.0
+    end_reason: str = ""
+    end_message: str = ""
+
+
+Snapshot = TypeVar("Snapshot", Evidence, CaptureEvidence)
+
+
+@dataclass(frozen=True)
+class Books:
+    """Latest snapshot per identity (`judge.merge.identity`)."""
+
+    mirrors: dict[str, Evidence] = field(default_factory=dict)
+    captures: dict[str, CaptureEvidence] = field(default_factory=dict)
+
+    def with_readings(self, run_uid: str, mirrors: Iterable[Evidence], captures: Iterable[CaptureEvidence]) -> "Books":
+        """The books with newer snapshots entered; a lower sequence never replaces a higher one.
+
+        What another run's replica says is left out.
+        """
+        return Books(
+            mirrors=_entered(self.mirrors, (e for e in mirrors if e.run_uid == run_uid)),
+            captures=_entered(self.captures, (e for e in captures if e.run_uid == run_uid)),
+        )
+
+    def newest_mirrors(self) -> dict[str, Evidence]:
+        """By pod uid: what the process now running there counted."""
+        return {e.source.pod_uid: e for e in sorted(self.mirrors.values(), key=lambda e: e.source.time)}
+
+    def newest_captures(self) -> dict[str, CaptureEvidence]:
+        """By pod uid: what the Envoy now running there counted."""
+        return {e.source.pod_uid: e for e in sorted(self.captures.values(), key=lambda e: e.source.time)}
+
+
+def _entered(known: dict[str, Snapshot], readings: Iterable[Snapshot]) -> dict[str, Snapshot]:
+    return latest(chain(known.values(), readings))

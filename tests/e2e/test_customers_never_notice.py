@@ -1,0 +1,118 @@
+"""One capture Service through the life of two runs, with customers who never stop: not one request may fail."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.funnel import assert_status_adds_up
+from tests.e2e.world import World, condition, shadow_run
+
+pytestmark = [pytest.mark.path, pytest.mark.e2e]
+
+SERVICE = "chat-shadowed"
+CUSTOMERS = ("customers", "hasty-customers")
+
+
+@pytest.fixture(scope="module")
+def passed(world: World) -> dict[str, object]:
+    """A whole run from `kubectl apply` to its end, under customers who keep their connections and others who don't."""
+    world.apply(shadow_run("faster"))
+    world.serve_customers(CUSTOMERS[0], SERVICE)
+    world.serve_customers(CUSTOMERS[1], SERVICE, rate=4, connection="close")
+    return world.wait_complete("faster", 240)
+
+
+def gate(world: World, name: str) -> "subprocess.CompletedProcess[str]":
+    line = [
+        sys.executable,
+        "-m",
+        "shadowrun_operator.cli.main",
+        "gate",
+        name,
+        "-n",
+        world.namespace,
+        "--timeout",
+        "30s",
+    ]
+    environment = {**os.environ, "KUBECONFIG": str(world.cluster.kubeconfig_path)}
+    return subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_faster_candidate_passes_with_numbers(world: World, passed: dict[str, object]) -> None:
+    status = world.status("faster")
+    assert (status["verdict"], status["endReason"]) == ("Pass", "DurationReached"), status["message"]
+    assert status["phase"] == "Complete"
+    assert condition(status, "Succeeded") == "True"
+    assert {c["outcome"] for c in status["criteria"]} == {"Pass"}
+    assert all(c["interval"] and c["pairs"] >= 60 for c in status["criteria"])
+    assert any(character.isdigit() for character in status["message"])
+    assert status["provenance"]["specHash"]
+    assert status["provenance"]["seedFingerprint"]
+
+
+def test_its_funnel_adds_up_and_is_not_empty(world: World, passed: dict[str, object]) -> None:
+    status = world.status("faster")
+    assert_status_adds_up(status)
+    requests = status["funnel"]["requests"]
+    assert requests["seen"] >= requests["selected"] >= requests["admitted"] > 100
+    assert all(arm["completed"] > 100 and arm["withinSLO"] > 100 for arm in requests["arms"])
+
+
+def test_the_list_of_runs_is_readable_at_120_columns(world: World, passed: dict[str, object]) -> None:
+    table = world.kubectl("get", "shadowruns").splitlines()
+    assert table[0].split() == ["NAME", "PHASE", "VERDICT", "SEEN", "PAIRS", "WITHIN-SLO", "EXPIRES", "AGE"]
+    assert "Pass" in table[1]
+    assert max(len(line) for line in table) <= 120
+
+
+def test_waiting_and_gating_return_at_the_end(world: World, passed: dict[str, object]) -> None:
+    world.kubectl("wait", "--for=condition=Complete", "shadowrun/faster", "--timeout=5s")
+    told = gate(world, "faster")
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "Pass" in told.stdout
+    assert gate(world, "no-such-run").returncode == 3
+
+
+def test_only_the_report_and_the_capture_service_stay(world: World, passed: dict[str, object]) -> None:
+    ours = "shadowrun.dev/run=faster"
+    world.until("pods of the run gone", lambda: world.all("pods", ours) == [], 60)
+    assert world.all("deployments,secrets,networkpolicies,poddisruptionbudgets", ours) == []
+    assert [s["metadata"]["name"] for s in world.all("services", ours)] == [SERVICE]
+    primary = world.get("service", "chat")
+    capture = world.get("service", SERVICE)
+    assert primary is not None
+    assert capture is not None
+    assert capture["spec"]["selector"] == primary["spec"]["selector"]
+    assert world.endpoints(SERVICE) == world.endpoints("chat")
+
+
+def test_the_report_shows_what_differed_between_the_arms(world: World, passed: dict[str, object]) -> None:
+    report = world.report("faster")
+    assert report["verdict"] == "Pass"
+    assert "spec.containers[engine].env[SPEED].value" in json.dumps(report)
+
+
+def test_a_run_deleted_while_it_runs_leaves_customers_served(world: World, passed: dict[str, object]) -> None:
+    world.apply(shadow_run("deleted", duration="10m", endConditions={"minDuration": "5m"}))
+    world.wait("deleted", "counted pair", lambda s: s.get("phase") == "Running" and s.get("pairs", 0) > 0, 150)
+    world.kubectl("delete", "shadowrun", "deleted", "--timeout=90s", timeout=100)
+    ours = "shadowrun.dev/run=deleted"
+    world.until("pods of the deleted run gone", lambda: world.all("pods", ours) == [], 60)
+    assert world.all("deployments,secrets,configmaps,networkpolicies,poddisruptionbudgets", ours) == []
+    assert world.endpoints(SERVICE) == world.endpoints("chat")
+
+
+def test_no_customer_saw_a_failure_through_all_of_it(world: World, passed: dict[str, object]) -> None:
+    for name in CUSTOMERS:
+        seen = world.customers(name)
+        assert seen.failed == 0, seen.failures
+        assert seen.ok > 200, seen
+
+
+def test_no_customer_request_ever_reached_an_arm(world: World, passed: dict[str, object]) -> None:
+    """An arm's requests are the copies: as many as were admitted, in the counted windows and the warm-up."""
+    report = world.report("faster")
+    assert report["podSpecDiff"] == ["spec.containers[engine].env[SPEED].value"], "the arms differ by the patch only"

@@ -1,0 +1,276 @@
+"""One namespace of the cluster with a primary, its customers and ShadowRuns, and what tests ask about them.
+
+Everything goes through kubectl, as a user would; the operator, the mirror and Envoy are the real ones, and only the
+engine is simulated, so that it can misbehave on purpose. This module must not assert.
+"""
+
+import copy
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from examples.demo.scenarios import RELEASE_NAMESPACE, TRAFFIC
+from tests.cluster.base import Cluster
+
+Manifest = dict[str, Any]
+
+H100 = "NVIDIA-H100-80GB-HBM3"
+L40S = "NVIDIA-L40S"
+OPERATOR = "deployment/shadowrun-operator"
+OPERATOR_PODS = "app.kubernetes.io/name=shadowrun-operator"
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+class NeverHappenedError(AssertionError):
+    """Something that was waited for did not come; carries the last state seen."""
+
+
+@dataclass(frozen=True)
+class Customers:
+    """What the customers have seen so far."""
+
+    sent: int
+    ok: int
+    failed: int
+    failures: tuple[str, ...]
+
+
+class World:
+    """A namespace with a simulated engine behind Service `chat`, and ShadowRuns on it."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+
+    def kubectl(self, *args: str, **more: Any) -> str:
+        return self.cluster.kubectl("-n", self.namespace, *args, **more)
+
+    def apply(self, *manifests: Manifest) -> None:
+        self.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(manifests))
+
+    def get(self, kind: str, name: str) -> Manifest | None:
+        told = self.kubectl("get", kind, name, "--ignore-not-found", "-o", "json")
+        return json.loads(told) if told.strip() else None
+
+    def all(self, kind: str, selector: str = "") -> list[Manifest]:
+        found: list[Manifest] = json.loads(self.kubectl("get", kind, "-l", selector, "-o", "json"))["items"]
+        return found
+
+    def create(self) -> None:
+        """The namespace, the primary, and nothing of ShadowRun yet."""
+        self.cluster.kubectl("create", "namespace", self.namespace)
+        self.apply(*primary())
+        self.kubectl("rollout", "status", "deployment/chat", "--timeout=90s", timeout=100)
+
+    def delete(self) -> None:
+        self.kubectl("delete", "shadowruns", "--all", "--timeout=90s", timeout=100)
+        self.cluster.kubectl("delete", "namespace", self.namespace, "--timeout=90s", timeout=100)
+
+    def status(self, name: str) -> Manifest:
+        found = self.get("shadowrun", name)
+        return {} if found is None else found.get("status", {})
+
+    def wait(self, name: str, what: str, holds: Callable[[Manifest], bool], seconds: float) -> Manifest:
+        """The status of a run once it satisfies `holds`."""
+        deadline = time.monotonic() + seconds
+        while not holds(status := self.status(name)):
+            if time.monotonic() > deadline:
+                raise NeverHappenedError(f"{name}: no {what} within {seconds} s; {_told(status)}")
+            time.sleep(1)
+        return status
+
+    def wait_phase(self, name: str, phase: str, seconds: float) -> Manifest:
+        return self.wait(name, f"phase {phase}", lambda s: s.get("phase") == phase, seconds)
+
+    def wait_complete(self, name: str, seconds: float) -> Manifest:
+        return self.wait(name, "end", lambda s: condition(s, "Complete") == "True", seconds)
+
+    def until(self, what: str, holds: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise NeverHappenedError(f"{what}: not within {seconds} s")
+            time.sleep(0.5)
+
+    def serve_customers(self, name: str, service: str, *, rate: float = 8, connection: str = "keep") -> None:
+        """Customers who never stop, from the moment their Service has someone behind it."""
+        self.until(f"endpoints of {service}", lambda: self.endpoints(service) != [], 60)
+        self.apply(customers(name, service, rate, connection))
+        self.kubectl("rollout", "status", f"deployment/{name}", "--timeout=60s", timeout=70)
+
+    def endpoints(self, service: str) -> list[str]:
+        """Names of the ready pods behind a Service."""
+        slices = self.all("endpointslices", f"kubernetes.io/service-name={service}")
+        return sorted(
+            e["targetRef"]["name"]
+            for one in slices
+            for e in one.get("endpoints") or []
+            if e.get("conditions", {}).get("ready") and "targetRef" in e
+        )
+
+    def customers(self, name: str = "customers") -> Customers:
+        """What they have seen, from their own log."""
+        lines = self.kubectl("logs", f"deployment/{name}", "--tail=-1").splitlines()
+        failures = tuple(line for line in lines if line.startswith("{") and '"failure"' in line)
+        counts = [line.split() for line in lines if line.startswith("sent ")]
+        last = counts[-1] if counts else ["sent", "0", "ok", "0", "failed", "0"]
+        return Customers(sent=int(last[1]), ok=int(last[3]), failed=int(last[5]), failures=failures)
+
+    def report(self, name: str) -> Manifest:
+        """The full report of a run that has ended."""
+        found = self.get("configmap", f"{name}-report")
+        if found is None:
+            raise NeverHappenedError(f"{name} has no report")
+        report: Manifest = json.loads(found["data"]["report.json"])
+        return report
+
+    def events(self, name: str) -> list[str]:
+        """Reasons of the events about a run."""
+        return [e["reason"] for e in self.all("events") if e["involvedObject"]["name"] == name]
+
+    def scale_operator(self, replicas: int) -> None:
+        system = ("-n", RELEASE_NAMESPACE)
+        self.cluster.kubectl(*system, "scale", OPERATOR, f"--replicas={replicas}")
+        if replicas:
+            self.cluster.kubectl(*system, "rollout", "status", OPERATOR, "--timeout=90s", timeout=100)
+        else:
+            gone = ("wait", "--for=delete", "pod", "-l", OPERATOR_PODS, "--timeout=60s")
+            self.cluster.kubectl(*system, *gone, timeout=70)
+
+    def everything_written(self) -> dict[str, str]:
+        """All that could hold content: every object of the namespace (Secrets too), and all logs of our pods."""
+        kinds = "shadowruns,configmaps,secrets,events,deployments,services,pods"
+        written = {"objects": self.kubectl("get", kinds, "-o", "yaml")}
+        for pod in self.all("pods", "app.kubernetes.io/managed-by=shadowrun"):
+            name = pod["metadata"]["name"]
+            written[name] = self.kubectl("logs", name, "--all-containers", "--prefix")
+        written["operator"] = self.cluster.kubectl("-n", RELEASE_NAMESPACE, "logs", OPERATOR, "--tail=-1")
+        return written
+
+
+def condition(status: Manifest, kind: str) -> str:
+    """Status of a condition; "" where it is not set."""
+    return next((str(c["status"]) for c in status.get("conditions", []) if c["type"] == kind), "")
+
+
+def condition_reason(status: Manifest, kind: str) -> str:
+    return next((str(c["reason"]) for c in status.get("conditions", []) if c["type"] == kind), "")
+
+
+def condition_message(status: Manifest, kind: str) -> str:
+    return next((str(c["message"]) for c in status.get("conditions", []) if c["type"] == kind), "")
+
+
+def _told(status: Manifest) -> str:
+    shown = {key: status.get(key) for key in ("phase", "verdict", "reason", "message", "endReason", "funnel")}
+    words = [f"{c['type']}={c['status']} {c['reason']}: {c['message']}" for c in status.get("conditions", [])]
+    return f"{json.dumps(shown)} {words}"
+
+
+def primary() -> list[Manifest]:
+    """The engine that answers the customers, and its Service."""
+    container = {
+        "name": "engine",
+        "image": TRAFFIC.tag,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python", "-m", "examples.engine.simulator"],
+        "env": [{"name": "SPEED", "value": "1"}, {"name": "PREFILL_MS", "value": "1"}],
+        "ports": [{"name": "http", "containerPort": 8000}],
+        "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1},
+        "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},
+        "resources": {"requests": {"cpu": "50m"}, "limits": {"nvidia.com/gpu": 1, "memory": "256Mi"}},
+        "securityContext": RESTRICTED,
+    }
+    labels = {"app": "chat"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    service = {"selector": labels, "ports": [{"name": "http", "port": 8000, "targetPort": "http"}]}
+    return [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "chat"}, "spec": spec},
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "chat"}, "spec": service},
+    ]
+
+
+def customers(name: str, service: str, rate: float, connection: str) -> Manifest:
+    """Customers in long conversations, who log every failure with its time."""
+    options = {
+        "url": f"http://{service}:8000",
+        "rate": rate,
+        "burstiness": 0,
+        "turns": 3,
+        "conversations": 24,
+        "prompt-scale": 0.02,
+        "prompt-min": 20,
+        "prompt-max": 300,
+        "answer-tokens": 8,
+        "connection": connection,
+        "failures": "/dev/stdout",
+    }
+    container = {
+        "name": "traffic",
+        "image": TRAFFIC.tag,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python", "-m", "examples.traffic"],
+        "args": [f"--{key}={value}" for key, value in options.items()],
+        "resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "256Mi"}},
+        "securityContext": RESTRICTED,
+    }
+    labels = {"app": name}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 20},
+    }
+    spec = {"selector": {"matchLabels": labels}, "strategy": {"type": "Recreate"}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+def env_patch(**values: str) -> Manifest:
+    """A candidate's patch that sets environment variables of the engine."""
+    env = [{"name": key, "value": value} for key, value in values.items()]
+    return {"spec": {"containers": [{"name": "engine", "env": env}]}}
+
+
+def shadow_run(name: str, *, service: str = "chat-shadowed", patch: Manifest | None = None, **spec: Any) -> Manifest:
+    """A short run with lenient numbers: the candidate is twice as fast unless `patch` says otherwise.
+
+    `spec` replaces whole top-level fields of the spec.
+    """
+    base: Manifest = {
+        "primary": {"service": {"name": "chat", "port": 8000}},
+        "capture": {"proxy": {"serviceName": service, "replicas": 2}},
+        "sampling": {"unit": "Conversation", "rate": "100%", "key": {"header": "x-conversation-id"}},
+        "admission": {"maxInFlight": 64, "timeout": "5s"},
+        "arms": {
+            "template": {"deploymentRef": {"name": "chat"}},
+            "candidate": {"patch": patch or env_patch(SPEED="2")},
+            "warmup": {"duration": "5s", "requests": 40},
+        },
+        "hardware": {
+            "matchLabelKeys": ["nvidia.com/gpu.product", "nvidia.com/gpu.memory"],
+            "nodeSelector": {"nvidia.com/gpu.product": H100},
+        },
+        "slo": {"ttft": "3s"},
+        "criteria": [
+            {"name": "starts-faster", "metric": "TTFT", "quantile": "p50", "require": "Better", "minPairs": 60},
+            {"name": "within-slo", "metric": "WithinSLO", "require": "NotWorse", "margin": "5%", "minPairs": 60},
+            {"name": "failures", "metric": "Failures", "require": "NotWorse", "margin": "5%", "minPairs": 60},
+        ],
+        "duration": "40s",
+        "endConditions": {"minDuration": "20s"},
+        "startDeadline": "2m",
+    }
+    return {
+        "apiVersion": "shadowrun.dev/v1alpha1",
+        "kind": "ShadowRun",
+        "metadata": {"name": name},
+        "spec": {**base, **copy.deepcopy(spec)},
+    }

@@ -1,0 +1,55 @@
+"""Every manifest of a run as the operator writes it, kept as a file, so that a change of any is seen in review."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.reconcile.plan import Apply, Create, PatchCandidate, Step
+
+from tests.unit.reconcile.world import World
+
+pytestmark = pytest.mark.operator
+
+FOLDER = Path(__file__).parent
+
+
+def _manifests() -> dict[str, Manifest]:
+    """By file name: what the first passes over a run create, apply and patch; secrets have tests of their own."""
+    world = World.with_spec(arms={"control": "Enabled", "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]})
+    written: dict[str, Manifest] = {}
+    for _ in range(5):
+        written |= dict(_named(step) for step in world.turn().steps)
+        if world.phase == "WarmingUp":
+            break
+    return {name: manifest for name, manifest in written.items() if "secret" not in name}
+
+
+def _named(step: Step) -> tuple[str, Manifest]:
+    match step:
+        case PatchCandidate(name, body):
+            return f"patch-{name}", body
+        case Create(manifest) | Apply(manifest):
+            selects_capture = (
+                "shadowrun.dev/run" in manifest["spec"].get("selector", {}) if "spec" in manifest else False
+            )
+            flipped = "-flipped" if manifest["metadata"]["name"] == "chat-shadowed" and selects_capture else ""
+            return f"{manifest['kind'].lower()}-{manifest['metadata']['name']}{flipped}", manifest
+        case _:
+            raise AssertionError(f"a run begins without {step}")
+
+
+MANIFESTS = _manifests()
+
+
+@pytest.mark.parametrize("name", sorted(MANIFESTS))
+def test_the_manifest_is_the_one_on_file(name: str, update_golden: bool) -> None:
+    path = FOLDER / f"{name}.yaml"
+    if update_golden:
+        path.write_text(yaml.safe_dump(MANIFESTS[name], sort_keys=True))
+    assert path.exists(), "no such file: run pytest tests/golden --update-golden"
+    assert yaml.safe_load(path.read_text()) == MANIFESTS[name]
+
+
+def test_no_file_is_left_over() -> None:
+    assert {path.stem for path in FOLDER.glob("*.yaml")} == set(MANIFESTS)

@@ -1,0 +1,277 @@
+"""Every constraint of the resource, asked of a real API server: one object that it takes and one that it refuses."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.integration.api.conftest import Runs
+from tests.integration.api.manifest import ABSENT, manifest
+
+pytestmark = [pytest.mark.operator, pytest.mark.e2e]
+
+
+class Rule(NamedTuple):
+    """One constraint by two changes of the base manifest, and a piece of what the refusal says."""
+
+    accepted: Mapping[str, Any]
+    refused: Mapping[str, Any]
+    message: str
+
+
+def latency(**fields: Any) -> dict[str, Any]:
+    """A criterion on a latency."""
+    return {"name": "x", "metric": "TTFT", "quantile": "p95", "require": "Better"} | fields
+
+
+def share(**fields: Any) -> dict[str, Any]:
+    """A criterion on a share."""
+    return {"name": "x", "metric": "Failures", "require": "NotWorse", "margin": "1%"} | fields
+
+
+def only(*criteria: dict[str, Any]) -> dict[str, Any]:
+    """These criteria instead of the base's."""
+    return {"spec.criteria": list(criteria)}
+
+
+CLASS = {"name": "long", "when": {"promptTokens": {"min": 8000}}}
+CREDENTIAL = {"credential": True}
+
+RULES = {
+    "a name is at most 40 characters": Rule(
+        {"metadata.name": "a" * 40}, {"metadata.name": "a" * 41}, "at most 40 characters"
+    ),
+    "a name starts with a letter": Rule(
+        {"metadata.name": "a1"}, {"metadata.name": "1a"}, "a DNS label that starts with a letter"
+    ),
+    "a name has no dot": Rule({"metadata.name": "a-b"}, {"metadata.name": "a.b"}, "a DNS label"),
+    "a spec is required": Rule({}, {"spec": ABSENT}, "spec: Required value"),
+    "a primary is required": Rule({}, {"spec.primary": ABSENT}, "spec.primary: Required value"),
+    "a port is a port": Rule(
+        {"spec.primary.service.port": 65535}, {"spec.primary.service.port": 65536}, "less than or equal to 65535"
+    ),
+    "a Service name is a label": Rule(
+        {"spec.primary.service.name": "chat-2"}, {"spec.primary.service.name": "chat.2"}, "should match"
+    ),
+    "mode Proxy needs its settings": Rule({}, {"spec.capture": {}}, "mode Proxy needs capture.proxy"),
+    "another mode has no proxy": Rule(
+        {"spec.capture": {"mode": "External"}}, {"spec.capture.mode": "External"}, "for mode Proxy only"
+    ),
+    "a mode is a known one": Rule({"spec.capture.mode": "Proxy"}, {"spec.capture.mode": "Magic"}, "Unsupported value"),
+    "capture is not the primary": Rule(
+        {"spec.capture.proxy.serviceName": "front"},
+        {"spec.capture.proxy.serviceName": "chat"},
+        "must differ from the primary's Service",
+    ),
+    "capture's Service is not one of the run's": Rule(
+        {"spec.capture.proxy.serviceName": "prefix-cache-live"},
+        {"spec.capture.proxy.serviceName": "prefix-cache-candidate"},
+        "for a Service of its own",
+    ),
+    "capture has a pod": Rule({"spec.capture.proxy.replicas": 1}, {"spec.capture.proxy.replicas": 0}, "greater than"),
+    "a path is absolute": Rule(
+        {"spec.capture.paths": ["/v1/completions"]}, {"spec.capture.paths": ["v1"]}, "should match"
+    ),
+    "there is a path": Rule(
+        {"spec.capture.paths": ["/a", "/b"]}, {"spec.capture.paths": []}, "should have at least 1 items"
+    ),
+    "a path is listed once": Rule(
+        {"spec.capture.paths": ["/a"]}, {"spec.capture.paths": ["/a", "/a"]}, "Duplicate value"
+    ),
+    "a model is listed once": Rule(
+        {"spec.capture.models": ["m"]}, {"spec.capture.models": ["m", "m"]}, "Duplicate value"
+    ),
+    "a body size is bounded": Rule(
+        {"spec.capture.maxBodyBytes": "99Mi"}, {"spec.capture.maxBodyBytes": "100Mi"}, "maxBodyBytes"
+    ),
+    "a rate is above zero": Rule(
+        {"spec.sampling.rate": "0.0001%"}, {"spec.sampling.rate": "0.0%"}, "rate must be above 0%"
+    ),
+    "a rate is at most 100%": Rule({"spec.sampling.rate": "100%"}, {"spec.sampling.rate": "101%"}, "should match"),
+    "a rate has at most four decimals": Rule(
+        {"spec.sampling.rate": "0.1234%"}, {"spec.sampling.rate": "0.12345%"}, "spec.sampling.rate"
+    ),
+    "a rate is a string": Rule({"spec.sampling.rate": "1%"}, {"spec.sampling.rate": 1}, "must be of type string"),
+    "a key has exactly one form": Rule(
+        {"spec.sampling.key": {"bodyField": "user"}},
+        {"spec.sampling.key": {"bodyField": "user", "header": "x-user"}},
+        "exactly one of header, bodyField and credential",
+    ),
+    "a key has a form": Rule({"spec.sampling.key": CREDENTIAL}, {"spec.sampling.key": {}}, "exactly one of"),
+    "credential is true or absent": Rule(
+        {"spec.sampling.key": CREDENTIAL}, {"spec.sampling.key": {"credential": False}}, "Unsupported value"
+    ),
+    "a header is lower case": Rule(
+        {"spec.sampling.key": {"header": "x-user"}}, {"spec.sampling.key": {"header": "X-User"}}, "should match"
+    ),
+    "unit Request has no key": Rule(
+        {"spec.sampling": {"unit": "Request"}}, {"spec.sampling.unit": "Request"}, "unit Request takes no key"
+    ),
+    "unit Key has a key": Rule({"spec.sampling.unit": "Key"}, {"spec.sampling": {"unit": "Key"}}, "unit Key needs"),
+    "a class has one rate": Rule(
+        {"spec.sampling.classRates": [{"class": "long", "rate": "9%"}]},
+        {"spec.sampling.classRates": [{"class": "long", "rate": "9%"}, {"class": "long", "rate": "8%"}]},
+        "Duplicate value",
+    ),
+    "a class with a rate exists": Rule(
+        {"spec.sampling.classRates": [{"class": "default", "rate": "9%"}]},
+        {"spec.sampling.classRates": [{"class": "short", "rate": "9%"}]},
+        "classRates names a class that spec.classes does not have",
+    ),
+    "a cap is at least one": Rule(
+        {"spec.admission.maxInFlight": 1}, {"spec.admission.maxInFlight": 0}, "greater than or equal to 1"
+    ),
+    "a timeout is at least a second": Rule(
+        {"spec.admission.timeout": "1s"}, {"spec.admission.timeout": "0s"}, "between 1s and 1h"
+    ),
+    "a timeout is at most an hour": Rule(
+        {"spec.admission.timeout": "1h"}, {"spec.admission.timeout": "1h1s"}, "between 1s and 1h"
+    ),
+    "a duration has whole units of h, m and s": Rule(
+        {"spec.admission.timeout": "1m30s"}, {"spec.admission.timeout": "1.5m"}, "should match"
+    ),
+    "a queue is bounded": Rule(
+        {"spec.admission.queue": {"maxLength": 1024}}, {"spec.admission.queue": {"maxLength": 1025}}, "less than"
+    ),
+    "a mirror has a pod": Rule({"spec.mirror": {"replicas": 2}}, {"spec.mirror": {"replicas": 0}}, "greater than"),
+    "arms have a template": Rule({}, {"spec.arms.template": ABSENT}, "spec.arms.template: Required value"),
+    "arms have a candidate": Rule({}, {"spec.arms.candidate": ABSENT}, "spec.arms.candidate: Required value"),
+    "control is on or off": Rule({"spec.arms.control": "Enabled"}, {"spec.arms.control": "On"}, "Unsupported value"),
+    "a warm-up has no negative size": Rule(
+        {"spec.arms.warmup": {"requests": 0}}, {"spec.arms.warmup": {"requests": -1}}, "greater than or equal to 0"
+    ),
+    "egress rules are objects": Rule(
+        {"spec.arms.egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]},
+        {"spec.arms.egress": ["10.0.0.0/8"]},
+        "must be of type object",
+    ),
+    "a Secret is named": Rule(
+        {"spec.arms.credentialsSecretRef": {"name": "token"}},
+        {"spec.arms.credentialsSecretRef": {"key": "token"}},
+        "name: Required value",
+    ),
+    "a label key is one": Rule(
+        {"spec.hardware.matchLabelKeys": ["a/b"]}, {"spec.hardware.matchLabelKeys": ["a/b/c"]}, "should match"
+    ),
+    "a label key is listed once": Rule(
+        {"spec.hardware.matchLabelKeys": ["a", "b"]}, {"spec.hardware.matchLabelKeys": ["a", "a"]}, "Duplicate value"
+    ),
+    "a node selector has label keys": Rule(
+        {"spec.hardware.nodeSelector": {"a.b/c": "x"}},
+        {"spec.hardware.nodeSelector": {"a b": "x"}},
+        "a key that no label can have",
+    ),
+    "a node selector has label values": Rule(
+        {"spec.hardware.nodeSelector": {"a": ""}}, {"spec.hardware.nodeSelector": {"a": "-"}}, "should match"
+    ),
+    "a class has a name of its own": Rule(
+        {"spec.classes": [CLASS, CLASS | {"name": "longer"}]},
+        {"spec.classes": [CLASS, CLASS]},
+        "every class needs a name of its own",
+    ),
+    "a class is not called default": Rule(
+        {"spec.classes": [CLASS, CLASS | {"name": "other"}]},
+        {"spec.classes": [CLASS, CLASS | {"name": "default"}]},
+        "the class default exists by itself",
+    ),
+    "there are at most eight classes": Rule(
+        {"spec.classes": [CLASS, *(CLASS | {"name": f"c{i}"} for i in range(7))]},
+        {"spec.classes": [CLASS, *(CLASS | {"name": f"c{i}"} for i in range(8))]},
+        "at most 8 items",
+    ),
+    "a class has a condition": Rule(
+        {"spec.classes.0.when": {"stream": True}}, {"spec.classes.0.when": {}}, "at least one condition"
+    ),
+    "a range is not empty": Rule(
+        {"spec.classes.0.when": {"promptTokens": {"min": 5, "max": 5}}},
+        {"spec.classes.0.when": {"promptTokens": {"min": 6, "max": 5}}},
+        "min must not exceed max",
+    ),
+    "a class may have floors of its own": Rule(
+        {"spec.classes.0.coverage": {"minTokens": "50%"}}, {"spec.classes.0.coverage": {"minTokens": 50}}, "of type"
+    ),
+    "a latency is in s and ms": Rule({"spec.slo.ttft": "1s500ms"}, {"spec.slo.ttft": "1m"}, "should match"),
+    "a comparison is a known one": Rule(
+        {"spec.comparison": {"output": "Parity"}}, {"spec.comparison": {"output": "Exact"}}, "Unsupported value"
+    ),
+    "there is a criterion": Rule(only(share()), only(), "should have at least 1 items"),
+    "there are at most ten criteria": Rule(
+        only(*(share(name=f"c{i}") for i in range(10))), only(*(share(name=f"c{i}") for i in range(11))), "at most 10"
+    ),
+    "a criterion has a name of its own": Rule(
+        only(share(), share(name="y")), only(share(), share()), "Duplicate value"
+    ),
+    "a latency has a quantile": Rule(only(latency()), only(latency(quantile=ABSENT)), "quantile is required"),
+    "a share has no quantile": Rule(only(share()), only(share(quantile="p95")), "quantile is required"),
+    "a quantile is a known one": Rule(
+        only(latency(quantile="p99")), only(latency(quantile="p42")), "Unsupported value"
+    ),
+    "a metric is a known one": Rule(only(latency(metric="E2E")), only(latency(metric="ITL")), "Unsupported value"),
+    "a criterion's class exists": Rule(
+        only(share(**{"class": "default"})),
+        only(share(**{"class": "short"})),
+        "a criterion names a class that spec.classes does not have",
+    ),
+    "a margin is below 100%": Rule(
+        only(share(margin="99.9999%")), only(share(margin="100%")), "margin must be below 100%"
+    ),
+    "NotWorse has a margin": Rule(only(latency()), only(latency(require="NotWorse")), "NotWorse needs a margin"),
+    "critical is not informational": Rule(
+        only(share(critical=True)), only(share(critical=True, informational=True)), "critical or informational"
+    ),
+    "a criterion needs pairs": Rule(only(share(minPairs=1)), only(share(minPairs=0)), "greater than or equal to 1"),
+    "WithinSLO needs an SLO": Rule(
+        {"spec.slo": {"e2e": "9s"}}, {"spec.slo": {}}, "a criterion on WithinSLO needs a limit"
+    ),
+    "an SLO of a class is one too": Rule(
+        {"spec.slo": {}, "spec.classes.0.slo": {"ttft": "9s"}}, {"spec.slo": ABSENT}, "a criterion on WithinSLO"
+    ),
+    "a duration is above zero": Rule(
+        {"spec.duration": "1s", "spec.endConditions.minDuration": "1s"},
+        {"spec.duration": "0s", "spec.endConditions.minDuration": "0s"},
+        "duration must be above 0s",
+    ),
+    "a duration is at most 30 days": Rule({"spec.duration": "720h"}, {"spec.duration": "720h1s"}, "at most 720h"),
+    "minDuration is within the duration": Rule(
+        {"spec.endConditions.minDuration": "2h"}, {"spec.endConditions.minDuration": "2h1s"}, "must not exceed duration"
+    ),
+    "minDuration is 24h unless set": Rule(
+        {"spec.endConditions": ABSENT, "spec.duration": "24h"}, {"spec.endConditions": ABSENT}, "default 24h"
+    ),
+    "an end by pairs needs pairs": Rule(
+        {"spec.endConditions.pairs": 1}, {"spec.endConditions.pairs": 0}, "greater than or equal to 1"
+    ),
+    "a start deadline is above zero": Rule(
+        {"spec.startDeadline": "1s"}, {"spec.startDeadline": "0s"}, "startDeadline must be above 0s"
+    ),
+    "a start deadline is at most a day": Rule({"spec.startDeadline": "24h"}, {"spec.startDeadline": "25h"}, "most 24h"),
+    "a guard is a percentage": Rule(
+        {"spec.livePathGuard": {"maxLatencyIncrease": "10%"}},
+        {"spec.livePathGuard": {"maxLatencyIncrease": "10"}},
+        "should match",
+    ),
+    "a stop has a reason of bounded length": Rule(
+        {"spec.stop": {"reason": "a" * 256}}, {"spec.stop": {"reason": "a" * 257}}, "more than 256"
+    ),
+    "suspend is true or false": Rule({"spec.suspend": True}, {"spec.suspend": "yes"}, "must be of type boolean"),
+}
+
+
+def without_absent(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes, where fields marked absent inside a list of criteria are left out."""
+    return {
+        path: [{k: v for k, v in item.items() if v is not ABSENT} if isinstance(item, dict) else item for item in value]
+        if isinstance(value, list)
+        else value
+        for path, value in changes.items()
+    }
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
+def test_what_keeps_the_rule_is_taken(runs: Runs, rule: Rule) -> None:
+    assert runs.refusal(manifest(without_absent(rule.accepted))) is None
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
+def test_what_breaks_the_rule_is_refused_and_told_why(runs: Runs, rule: Rule) -> None:
+    assert rule.message in (runs.refusal(manifest(without_absent(rule.refused))) or "accepted")

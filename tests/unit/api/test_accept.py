@@ -1,0 +1,69 @@
+"""What is not done yet is named, and what is done is not."""
+
+from typing import Any
+
+import pytest
+from shadowrun_operator.api.accept import not_implemented
+
+from tests.unit.api.example import spec
+
+pytestmark = pytest.mark.operator
+
+ARMS = {"template": {"deploymentRef": {"name": "chat"}}, "candidate": {}}
+KEYED = {"unit": "Conversation", "key": {"header": "x-conversation-id"}}
+
+NOT_YET: dict[str, dict[str, Any]] = {
+    "spec.capture.mode": {"capture": {"mode": "HTTPRoute"}},
+    "spec.capture.proxy.port": {"capture": {"proxy": {"serviceName": "x", "port": 8001}}},
+    "spec.sampling.key.bodyField": {"sampling": {"unit": "Key", "key": {"bodyField": "user"}}},
+    "spec.sampling.key.credential": {"sampling": {"unit": "Key", "key": {"credential": True}}},
+    "spec.sampling.key is": {"sampling": {"unit": "Conversation"}},
+    "spec.sampling.onMissingKey": {"sampling": KEYED | {"onMissingKey": "Lineage"}},
+    "spec.sampling.classRates": {"sampling": {"classRates": [{"class": "default", "rate": "2%"}]}},
+    "spec.admission.queue.maxLength": {"admission": {"queue": {"maxLength": 1}}},
+    "spec.mirror.replicas": {"mirror": {"replicas": 2}},
+    "spec.arms.replicas": {"arms": ARMS | {"replicas": 2}, "sampling": KEYED},
+    "spec.comparison": {"comparison": {"output": "Parity"}},
+    "spec.livePathGuard": {"livePathGuard": {"maxErrorIncrease": "1%"}},
+    "spec.endConditions.gpuHours": {"endConditions": {"gpuHours": 16}},
+    "spec.endConditions.decided": {"endConditions": {"decided": True}},
+    "spec.endConditions.matchRate": {"endConditions": {"matchRate": "99%"}},
+}
+
+DONE: dict[str, dict[str, Any]] = {
+    "the smallest spec": {},
+    "a key in a header": {"sampling": KEYED},
+    "leaving out what has no key": {"sampling": KEYED | {"onMissingKey": "Skip"}},
+    "a unit Key with a header": {"sampling": KEYED | {"unit": "Key"}},
+    "the primary's port on capture": {"capture": {"proxy": {"serviceName": "x", "port": 8000}}},
+    "replicas of arms for single requests": {"arms": ARMS | {"replicas": 2}},
+    "a control": {"arms": ARMS | {"control": "Enabled"}},
+    "ends by pairs and tokens": {"endConditions": {"pairs": 1, "tokens": 1}},
+    "a list of models": {"capture": {"proxy": {"serviceName": "x"}, "models": ["m"]}},
+    "a stop": {"stop": {"reason": "enough"}},
+}
+
+
+@pytest.mark.parametrize(("field", "blocks"), NOT_YET.items(), ids=NOT_YET.keys())
+def test_a_field_that_is_not_done_yet_is_named(field: str, blocks: dict[str, Any]) -> None:
+    (sentence,) = not_implemented(spec(**blocks))
+    assert sentence.startswith(field)
+    assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize("blocks", DONE.values(), ids=DONE.keys())
+def test_what_is_done_is_not_named(blocks: dict[str, Any]) -> None:
+    assert not_implemented(spec(**blocks)) == []
+
+
+def test_everything_not_done_is_named_at_once() -> None:
+    found = not_implemented(
+        spec(comparison={}, livePathGuard={}, endConditions={"gpuHours": 1, "decided": True, "matchRate": "99%"})
+    )
+    assert [sentence.split()[0] for sentence in found] == [
+        "spec.comparison",
+        "spec.livePathGuard",
+        "spec.endConditions.gpuHours",
+        "spec.endConditions.decided",
+        "spec.endConditions.matchRate",
+    ]

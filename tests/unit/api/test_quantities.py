@@ -1,0 +1,79 @@
+"""Durations, latencies, percents and sizes mean exactly what they say."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+from shadowrun_operator.api.quantities import MILLION, Duration, Latency, Percent, Quantity, Size
+
+pytestmark = pytest.mark.operator
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("168h", 604_800), ("90s", 90), ("1h30m", 5_400), ("0s", 0), ("1h1m1s", 3_661)]
+)
+def test_a_duration_is_a_number_of_seconds(text: str, seconds: int) -> None:
+    assert Duration(text).seconds == seconds
+
+
+@pytest.mark.parametrize(("text", "milliseconds"), [("2s", 2_000), ("100ms", 100), ("1s500ms", 1_500), ("0ms", 0)])
+def test_a_latency_is_a_number_of_milliseconds(text: str, milliseconds: int) -> None:
+    assert Latency(text).milliseconds == milliseconds
+    assert Latency(text).seconds == milliseconds / 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "millionths"),
+    [("1%", 10_000), ("0.5%", 5_000), ("0.0001%", 1), ("99.95%", 999_500), ("100%", MILLION), ("100.0000%", MILLION)],
+)
+def test_a_percent_is_an_exact_number_of_millionths(text: str, millionths: int) -> None:
+    assert Percent(text).millionths == millionths
+
+
+@given(st.integers(min_value=0, max_value=MILLION), st.integers(min_value=0, max_value=4))
+def test_every_percent_with_at_most_four_decimals_is_exact(millionths: int, decimals: int) -> None:
+    rounded = millionths - millionths % 10 ** (4 - decimals)
+    text = f"{Decimal(rounded) / 10_000:.{decimals}f}%"
+    assert Percent(text).millionths == rounded
+
+
+@pytest.mark.parametrize(("text", "size"), [("64Ki", 65_536), ("1Mi", 1_048_576), ("4096", 4_096)])
+def test_a_size_is_a_number_of_bytes(text: str, size: int) -> None:
+    assert Size(text).bytes == size
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Duration, ""),
+        (Duration, "1.5h"),
+        (Duration, "30m1h"),
+        (Duration, "7d"),
+        (Duration, "-1s"),
+        (Duration, "90s\n"),
+        (Latency, "1m"),
+        (Latency, "100"),
+        (Percent, "1"),
+        (Percent, "%"),
+        (Percent, "101%"),
+        (Percent, "100.1%"),
+        (Percent, "0.00001%"),
+        (Percent, "-1%"),
+        (Size, "0"),
+        (Size, "1Gi"),
+        (Size, "100Mi"),
+        (Size, "1.5Mi"),
+    ],
+)
+def test_anything_else_is_refused_with_an_example(kind: type[Quantity], text: str) -> None:
+    with pytest.raises(ValueError, match="such as"):
+        kind(text)
+
+
+def test_a_field_keeps_the_text_and_refuses_with_the_same_words() -> None:
+    field = TypeAdapter(Percent)
+    assert field.dump_json(field.validate_python("0.50%")) == b'"0.50%"'
+    with pytest.raises(ValidationError, match="not a percentage"):
+        field.validate_python("half")

@@ -1,0 +1,202 @@
+"""The capture objects: harmless to customers when anything of ours is gone, and of the restricted profile."""
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from shadowrun_mirror.config import CaptureRules, Sampling
+from shadowrun_mirror.directive import CaptureDirective, decode_directive
+from shadowrun_operator.manifests.capture import (
+    CaptureInputs,
+    PrimaryService,
+    capture_deployment,
+    capture_pdb,
+    capture_ports,
+    capture_secret,
+    capture_service,
+    envoy_memory_bytes,
+    max_copies,
+)
+from shadowrun_operator.manifests.names import RunRef
+
+pytestmark = pytest.mark.path
+
+PRIMARY = PrimaryService(
+    name="chat", port=8000, target_port=8080, target_port_name="http", selector={"app": "chat"}, port_name="web"
+)
+SAMPLING = Sampling(unit="Conversation", threshold=1, seed=2, key_header="x-conversation-id")
+INPUTS = CaptureInputs(
+    run=RunRef(name="demo", namespace="inference", uid="uid-1"),
+    service_name="chat-shadowed",
+    primary=PRIMARY,
+    directive=CaptureDirective(
+        version=3,
+        run_uid="uid-1",
+        window=0,
+        copying=True,
+        expiry=1e10,
+        lease_s=10,
+        rules=CaptureRules(paths=("/v1/chat/completions",), max_body_bytes=1 << 20, sampling=SAMPLING),
+    ),
+    token="secret-token",
+    image="capture:1",
+)
+
+
+def with_primary(**changes: Any) -> CaptureInputs:
+    return replace(INPUTS, primary=replace(PRIMARY, **changes))
+
+
+def bootstrap(inputs: CaptureInputs) -> dict[str, Any]:
+    loaded = yaml.safe_load(base64.b64decode(capture_secret(inputs)["data"]["bootstrap.yaml"]))
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def pod(inputs: CaptureInputs = INPUTS) -> dict[str, Any]:
+    spec: dict[str, Any] = capture_deployment(inputs)["spec"]["template"]["spec"]
+    return spec
+
+
+def test_nothing_in_the_customers_path_is_deleted_with_the_run() -> None:
+    for built in (
+        capture_deployment(INPUTS),
+        capture_pdb(INPUTS),
+        capture_secret(INPUTS),
+        capture_service(INPUTS, selects="primary"),
+    ):
+        assert "ownerReferences" not in built["metadata"]
+        assert built["metadata"]["labels"]["shadowrun.dev/run"] == "demo"
+        assert built["metadata"]["namespace"] == "inference"
+
+
+def test_a_flip_changes_the_selector_and_nothing_else() -> None:
+    before, after = capture_service(INPUTS, selects="primary"), capture_service(INPUTS, selects="capture")
+    assert before["spec"].pop("selector") == {"app": "chat"}
+    pods = capture_deployment(INPUTS)["spec"]["template"]["metadata"]["labels"]
+    selector = after["spec"].pop("selector")
+    assert selector.items() <= pods.items()
+    assert before == after
+    assert json.loads(after["metadata"]["annotations"]["shadowrun.dev/primary"]) == {"app": "chat"}
+
+
+@pytest.mark.parametrize(("name", "expected"), [("http", "http"), ("", 8080)])
+def test_the_target_port_leads_to_the_primarys_number_in_either_kind_of_pod(name: str, expected: str | int) -> None:
+    inputs = with_primary(target_port_name=name)
+    (port,) = capture_service(inputs, selects="capture")["spec"]["ports"]
+    assert (port["port"], port["name"], port["targetPort"]) == (8000, "web", expected)
+    envoy = pod(inputs)["containers"][0]
+    assert {"name": name or "customers", "containerPort": 8080, "protocol": "TCP"} in envoy["ports"]
+    address = bootstrap(inputs)["static_resources"]["listeners"][0]["address"]["socket_address"]
+    assert address == {"address": "0.0.0.0", "port_value": 8080}
+
+
+def test_the_service_balances_as_the_primarys_does() -> None:
+    inputs = with_primary(
+        session_affinity="ClientIP",
+        session_affinity_timeout_s=60,
+        internal_traffic_policy="Local",
+        app_protocol="kubernetes.io/h2c",
+        ip_families=("IPv6",),
+        ip_family_policy="SingleStack",
+        headless=True,
+    )
+    spec = capture_service(inputs, selects="capture")["spec"]
+    assert spec["sessionAffinity"] == "ClientIP"
+    assert spec["sessionAffinityConfig"] == {"clientIP": {"timeoutSeconds": 60}}
+    assert spec["internalTrafficPolicy"] == "Local"
+    assert spec["ports"][0]["appProtocol"] == "kubernetes.io/h2c"
+    assert (spec["ipFamilies"], spec["ipFamilyPolicy"], spec["clusterIP"]) == (["IPv6"], "SingleStack", "None")
+    assert bootstrap(inputs)["static_resources"]["listeners"][0]["address"]["socket_address"]["address"] == "::"
+
+
+def test_pods_meet_the_restricted_profile_and_hold_no_api_token() -> None:
+    spec = pod()
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert "sysctls" not in spec["securityContext"]
+    for container in (*spec["initContainers"], *spec["containers"]):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["requests"]
+        assert "cpu" not in container["resources"]["limits"]
+
+
+def test_a_privileged_port_is_opened_by_a_safe_sysctl() -> None:
+    context = pod(with_primary(target_port=80))["securityContext"]
+    assert context["sysctls"] == [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "80"}]
+
+
+def test_only_envoy_decides_whether_a_pod_is_ready() -> None:
+    envoy, companion = pod()["containers"]
+    assert envoy["readinessProbe"]["httpGet"] == {"path": "/ready", "port": capture_ports(8080).readiness}
+    for probe in ("readinessProbe", "livenessProbe", "startupProbe"):
+        assert probe not in companion
+    assert "livenessProbe" not in envoy
+    assert "while :" in companion["command"][2]
+
+
+def test_envoy_may_finish_the_longest_stream_before_it_is_killed() -> None:
+    spec = pod(replace(INPUTS, longest_stream_s=1200))
+    for container in spec["containers"]:
+        command = container["lifecycle"]["preStop"]["exec"]["command"]
+        bounded = int(command[command.index("--timeout-s") + 1])
+        assert 1200 < bounded < spec["terminationGracePeriodSeconds"]
+
+
+def test_envoy_cannot_read_the_token_or_the_seed() -> None:
+    spec = pod()
+    items = {v["name"]: [i["key"] for i in v["secret"]["items"]] for v in spec["volumes"] if "secret" in v}
+    envoy, companion = ([m["name"] for m in c["volumeMounts"]] for c in spec["containers"])
+    assert [key for name in envoy for key in items.get(name, [])] == ["bootstrap.yaml"]
+    assert [key for name in companion for key in items.get(name, [])] == ["directive.json", "token"]
+    assert "secret-token" not in json.dumps(capture_deployment(INPUTS))
+
+
+def test_the_boot_directive_never_says_copy() -> None:
+    data = capture_secret(INPUTS)["data"]
+    boot = decode_directive(base64.b64decode(data["directive.json"]))
+    assert boot.copying is False
+    assert boot.rules == INPUTS.directive.rules
+    assert base64.b64decode(data["token"]) == b"secret-token"
+
+
+@pytest.mark.parametrize(("headless", "port"), [(False, 8000), (True, 8080)])
+def test_envoy_reaches_the_primary_by_its_own_service(headless: bool, port: int) -> None:
+    clusters = {c["name"]: c for c in bootstrap(with_primary(headless=headless))["static_resources"]["clusters"]}
+
+    def address(name: str) -> dict[str, Any]:
+        endpoint = clusters[name]["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
+        found: dict[str, Any] = endpoint["address"]["socket_address"]
+        return found
+
+    assert address("primary") == {"address": "chat.inference.svc.cluster.local", "port_value": port}
+    assert address("mirror") == {"address": "demo-mirror.inference.svc.cluster.local", "port_value": 8080}
+    for limits in ("outlier_detection", "health_checks"):
+        assert limits not in clusters["primary"]
+
+
+@pytest.mark.parametrize("target", [9901, 9902, 9091, 8080])
+def test_the_pods_own_ports_make_way_for_the_primarys(target: int) -> None:
+    ports = capture_ports(target)
+    assert len({target, ports.admin, ports.readiness, ports.companion}) == 4
+    assert bootstrap(with_primary(target_port=target))["admin"]["address"]["socket_address"] == {
+        "address": "127.0.0.1",
+        "port_value": ports.admin,
+    }
+    _, companion = pod(with_primary(target_port=target))["containers"]
+    assert f"--port {ports.companion}" in companion["command"][2]
+
+
+@pytest.mark.parametrize("size", [1, 1 << 16, 1 << 20, 6 << 20, 1 << 30])
+def test_copies_have_a_bounded_number_and_room_in_memory(size: int) -> None:
+    assert 4 <= max_copies(size) <= 256
+    assert envoy_memory_bytes(size) >= (1 << 30) + 2 * max_copies(size) * size
+    assert max_copies(size) * size <= max(64 << 20, 4 * size)

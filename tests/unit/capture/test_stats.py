@@ -1,0 +1,88 @@
+"""Evidence is read from Envoy's statistics exactly, and anything missing is an error instead of a zero."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shadowrun_mirror.capture.stats import StatsError, applied, capture_evidence, envoy_epoch, parse_stats, version_text
+from shadowrun_mirror.evidence import Amount, CaptureWindow, Source
+
+pytestmark = pytest.mark.path
+
+SOURCE = Source(pod="p", pod_uid="u", epoch="e", sequence=1, time=1.0)
+ALWAYS: dict[str, int | str] = {
+    "http.customers.downstream_rq_active": 3,
+    "http.customers.downstream_cx_active": 9,
+    "http.customers.rds.shadowrun.version_text": "12.2.copying",
+    "cluster.copies.upstream_rq_active_overflow": 1,
+    "cluster.copies.upstream_rq_pending_overflow": 2,
+    "cluster.mirror.upstream_rq_pending_failure_eject": 4,
+    "cluster.mirror.upstream_cx_none_healthy": 8,
+}
+
+
+def answer(stats: dict[str, Any]) -> bytes:
+    listed: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in stats.items()]
+    return json.dumps({"stats": [*listed, {"histograms": {"supported_quantiles": [0]}}]}).encode()
+
+
+amounts = st.builds(Amount, requests=st.integers(1, 2**53), bytes=st.integers(1, 2**63))
+windows = st.dictionaries(
+    st.integers(0, 10_000), st.builds(CaptureWindow, sampled=amounts, oversized=amounts, plain=amounts), max_size=5
+)
+
+
+@given(windows)
+def test_counters_come_back_as_they_were_counted(counted: dict[int, CaptureWindow]) -> None:
+    stats: dict[str, Any] = {**ALWAYS, "shadowrun.requests.route.other": 7, "shadowrun.bytes.route.-": 1}
+    for number, window in counted.items():
+        for kind in ("sampled", "oversized", "plain"):
+            amount: Amount = getattr(window, kind)
+            stats[f"shadowrun.requests.route.{kind}-{number}"] = amount.requests
+            stats[f"shadowrun.bytes.route.{kind}-{number}"] = amount.bytes
+    evidence = capture_evidence(answer(stats), run_uid="r", source=SOURCE)
+    assert evidence.windows == counted
+    assert (evidence.directive_version, evidence.copying) == (12, True)
+    assert (evidence.active_requests, evidence.overflow) == (3, 15)
+    assert (evidence.run_uid, evidence.source) == ("r", SOURCE)
+
+
+def test_bodies_of_unknown_size_count_as_requests_without_bytes() -> None:
+    stats = {**ALWAYS, "shadowrun.requests.route.oversized-1": 2}
+    evidence = capture_evidence(answer(stats), run_uid="r", source=SOURCE)
+    assert evidence.windows == {1: CaptureWindow(oversized=Amount(requests=2))}
+
+
+@pytest.mark.parametrize("name", [name for name in ALWAYS if not name.endswith("cx_active")])
+def test_a_missing_statistic_is_an_error(name: str) -> None:
+    with pytest.raises(StatsError, match=name):
+        capture_evidence(
+            answer({key: value for key, value in ALWAYS.items() if key != name}), run_uid="r", source=SOURCE
+        )
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b"[]", b'{"stats": 1}', b"no healthy upstream"])
+def test_an_answer_that_is_not_statistics_is_an_error(raw: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        parse_stats(raw)
+
+
+def test_a_counter_that_is_not_a_number_is_an_error() -> None:
+    with pytest.raises(StatsError, match="not a number"):
+        capture_evidence(answer({**ALWAYS, "shadowrun.bytes.route.plain-1": "x"}), run_uid="r", source=SOURCE)
+
+
+@given(st.integers(0, 2**31), st.integers(0, 2**31), st.sampled_from(["copying", "nolease", "notasked", "expired"]))
+def test_what_envoy_follows_is_read_back_from_the_version_it_shows(version: int, window: int, standing: str) -> None:
+    text = version_text(version, window, standing)
+    stats: dict[str, int | str] = {"http.customers.rds.shadowrun.version_text": text}
+    assert applied(stats) == (version, standing == "copying")
+
+
+def test_the_epoch_is_the_service_node_and_must_be_there() -> None:
+    assert envoy_epoch(b'{"node": {"id": "abc"}, "state": "LIVE"}') == "abc"
+    with pytest.raises(StatsError, match="service-node"):
+        envoy_epoch(b'{"node": {"id": ""}}')

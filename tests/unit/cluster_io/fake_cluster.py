@@ -1,0 +1,93 @@
+"""An API server in memory with the interface of `Cluster`: enough to drive passes. It knows nothing of a run."""
+
+import copy
+import itertools
+from typing import Any
+
+from shadowrun_operator.cluster.client import KINDS, ApiRefusal
+from shadowrun_operator.manifests.names import Manifest
+
+
+class FakeCluster:
+    """Objects by (kind, namespace, name); `refusals` answers a call once with an error."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str, str], Manifest] = {}
+        self.calls: list[tuple[str, str, str]] = []
+        self.refusals: dict[tuple[str, str], ApiRefusal] = {}
+        self._uids = itertools.count(1)
+
+    async def close(self) -> None:
+        self.calls.append(("close", "", ""))
+
+    def put(self, manifest: Manifest) -> None:
+        """Add an object as a user would."""
+        found = copy.deepcopy(manifest)
+        found["metadata"].setdefault("uid", f"uid-{next(self._uids)}")
+        found["metadata"].setdefault("generation", 1)
+        self.objects[self._key(found)] = found
+
+    def names(self, kind: str) -> list[str]:
+        """Names of all objects of a kind."""
+        return sorted(name for k, _, name in self.objects if k == kind)
+
+    async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+        self._refuse("get", kind)
+        return copy.deepcopy(self.objects.get((kind, namespace, name)))
+
+    async def list(self, kind: str, namespace: str = "", *, selector: str = "") -> list[Manifest]:
+        self._refuse("list", kind)
+        wanted = dict(part.split("=") for part in selector.split(",")) if selector else {}
+        return [
+            {"apiVersion": KINDS[kind][0], "kind": kind, **copy.deepcopy(item)}
+            for (k, ns, _), item in self.objects.items()
+            if k == kind and namespace in ("", ns) and wanted.items() <= item["metadata"].get("labels", {}).items()
+        ]
+
+    async def create(self, manifest: Manifest) -> Manifest | None:
+        self._note("create", manifest)
+        meta = manifest["metadata"]
+        if "generateName" in meta:
+            manifest = {**manifest, "metadata": {**meta, "name": f"{meta['generateName']}{next(self._uids)}"}}
+        if self._key(manifest) in self.objects:
+            return None
+        self.put(manifest)
+        return self.objects[self._key(manifest)]
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        self._note("apply", manifest)
+        before = self.objects.get(self._key(manifest), {})
+        self.put({**manifest, "status": before.get("status", {})})
+        return self.objects[self._key(manifest)]
+
+    async def apply_status(self, manifest: Manifest) -> Manifest:
+        self._note("apply_status", manifest)
+        self.objects[self._key(manifest)]["status"] = copy.deepcopy(manifest["status"])
+        return self.objects[self._key(manifest)]
+
+    async def patch(self, kind: str, namespace: str, name: str, body: Manifest) -> Manifest:
+        self._refuse("patch", kind)
+        self.calls.append(("patch", kind, name))
+        found = self.objects[kind, namespace, name]
+        found["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
+        found["spec"]["replicas"] = body["spec"]["replicas"]
+        return found
+
+    async def delete(self, kind: str, namespace: str, name: str) -> None:
+        self._refuse("delete", kind)
+        self.calls.append(("delete", kind, name))
+        self.objects.pop((kind, namespace, name), None)
+
+    def _note(self, verb: str, manifest: Manifest) -> None:
+        self._refuse(verb, manifest["kind"])
+        self.calls.append((verb, manifest["kind"], manifest["metadata"].get("name", "")))
+
+    def _refuse(self, verb: str, kind: str) -> None:
+        refusal = self.refusals.pop((verb, kind), None)
+        if refusal is not None:
+            raise refusal
+
+    @staticmethod
+    def _key(manifest: Manifest) -> tuple[str, str, str]:
+        meta: dict[str, Any] = manifest["metadata"]
+        return manifest["kind"], meta["namespace"], meta["name"]

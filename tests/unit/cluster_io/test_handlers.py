@@ -1,0 +1,151 @@
+"""The glue to kopf: who is woken by what, when a loop ends, and what an exit leaves alone."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import kopf
+import pytest
+from shadowrun_operator import handlers
+from shadowrun_operator.cluster.runs import Outcome
+from shadowrun_operator.manifests import names
+
+pytestmark = pytest.mark.operator
+
+glue: Any = handlers
+"""The handlers as plain functions: kopf's decorators type them by what kopf passes."""
+
+
+class Stopped:
+    """What kopf gives a daemon: false until it has a reason."""
+
+    def __init__(self, reason: kopf.DaemonStoppingReason | None = None) -> None:
+        self.reason = reason
+
+    def __bool__(self) -> bool:
+        return self.reason is not None
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Loops:
+    """Stands for `Runs`: counts passes, and releases or stops after some of them."""
+
+    def __init__(self, stopped: Stopped | None = None, *, released_after: int = 99, stop_after: int = 99) -> None:
+        self.stopped, self.released_after, self.stop_after = stopped, released_after, stop_after
+        self.passes = 0
+        self.woken_names: list[tuple[str, str]] = []
+        self.stamp: tuple[object, ...] = ()
+        self.forgotten: list[tuple[str, str]] = []
+        self.driven: list[bool] = []
+        self.event = asyncio.Event()
+
+    async def pass_once(self, namespace: str, name: str) -> Outcome:
+        self.passes += 1
+        if self.stopped is not None and self.passes >= self.stop_after:
+            self.stopped.reason = kopf.DaemonStoppingReason.OPERATOR_EXITING
+        return Outcome(0.01, released=self.passes >= self.released_after)
+
+    def woken(self, namespace: str, name: str) -> asyncio.Event:
+        return self.event
+
+    def changed(self, namespace: str, name: str, stamp: tuple[object, ...]) -> bool:
+        before, self.stamp = self.stamp, stamp
+        return before != stamp
+
+    def forget(self, namespace: str, name: str) -> None:
+        self.forgotten.append((namespace, name))
+
+    def wake(self, namespace: str, name: str) -> None:
+        self.woken_names.append((namespace, name))
+
+    def driving(self, namespace: str, name: str, *, driven: bool) -> None:
+        self.driven.append(driven)
+
+    def stale(self) -> str:
+        return "no sweep for 400 s" if self.passes else ""
+
+
+async def _drive(loops: Loops, stopped: Stopped) -> None:
+    memo: Any = SimpleNamespace(runs=loops)
+    await asyncio.wait_for(glue.drive(stopped=stopped, namespace="n", name="x", memo=memo), 5)
+
+
+async def test_the_loop_of_a_deleted_run_goes_on_until_everything_of_it_is_gone() -> None:
+    loops = Loops(released_after=4)
+    await _drive(loops, Stopped(kopf.DaemonStoppingReason.RESOURCE_DELETED))
+    assert loops.passes == 4
+    assert loops.driven == [True, False]
+
+
+@pytest.mark.parametrize(
+    "reason", [kopf.DaemonStoppingReason.OPERATOR_EXITING, kopf.DaemonStoppingReason.FILTERS_MISMATCH]
+)
+async def test_an_exiting_operator_and_a_finished_run_make_no_further_pass(reason: kopf.DaemonStoppingReason) -> None:
+    loops = Loops()
+    await _drive(loops, Stopped(reason))
+    assert loops.passes == 0
+
+
+async def test_a_loop_that_is_told_to_end_ends_after_its_pass() -> None:
+    stopped = Stopped()
+    loops = Loops(stopped, stop_after=3)
+    await _drive(loops, stopped)
+    assert loops.passes == 3
+
+
+async def test_a_child_wakes_the_run_in_its_label_and_nobody_else() -> None:
+    loops = Loops()
+    memo: Any = SimpleNamespace(runs=loops)
+    await glue.child_changed(namespace="n", labels={names.RUN_LABEL: "x"}, memo=memo)
+    await glue.child_changed(namespace="n", labels={}, memo=memo)
+    assert loops.woken_names == [("n", "x")]
+
+
+async def test_our_own_status_writes_wake_nobody_but_a_new_generation_and_a_deletion_do() -> None:
+    loops = Loops()
+    memo: Any = SimpleNamespace(runs=loops)
+
+    async def event(kind: str = "MODIFIED", **meta: Any) -> None:
+        await glue.run_changed(type=kind, namespace="n", name="x", meta={"uid": "u", **meta}, memo=memo)
+
+    await event(generation=1)
+    await event(generation=1)
+    assert len(loops.woken_names) == 1
+    await event(generation=2)
+    assert len(loops.woken_names) == 2
+    await event(generation=2, deletionTimestamp="now")
+    assert len(loops.woken_names) == 3
+    await event("DELETED", generation=2)
+    assert len(loops.woken_names) == 3
+    assert loops.forgotten == [("n", "x")]
+
+
+def test_a_complete_run_has_no_loop() -> None:
+    assert handlers.not_complete(status={})
+    assert handlers.not_complete(status={"phase": "Finishing"})
+    assert not handlers.not_complete(status={"phase": "Complete"})
+
+
+async def test_a_stale_process_is_unhealthy_for_good() -> None:
+    loops = Loops()
+    memo: Any = SimpleNamespace(runs=loops)
+    assert await glue.loops(memo=memo) == "fresh"
+    loops.passes = 1
+    with pytest.raises(kopf.PermanentError, match="no sweep"):
+        await glue.loops(memo=memo)
+
+
+@pytest.mark.parametrize(("value", "expected"), [("", []), ("a", ["a"]), ("a, b,", ["a", "b"])])
+def test_the_watched_namespaces_come_from_the_environment(
+    value: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATCH_NAMESPACES", value)
+    assert handlers.watched_namespaces() == expected
+
+
+def test_no_handler_takes_kopf_s_patch() -> None:
+    for name in ("startup", "cleanup", "loops", "child_changed", "run_changed", "drive"):
+        code = getattr(handlers, name).__code__
+        assert "patch" not in code.co_varnames

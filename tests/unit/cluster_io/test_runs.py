@@ -1,0 +1,311 @@
+"""Passes and sweeps over an API server in memory: what is written, when, and what a failure leaves."""
+
+import asyncio
+import time
+from typing import Any
+
+import httpx
+import pytest
+from shadowrun_operator.cluster import runs as runs_module
+from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable
+from shadowrun_operator.cluster.observe import observe
+from shadowrun_operator.cluster.replicas import Replicas
+from shadowrun_operator.cluster.runs import PAUSE_S, Runs
+from shadowrun_operator.manifests import names
+from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.observation import Settings
+
+from tests.unit.cluster_io.fake_cluster import FakeCluster
+from tests.unit.reconcile.world import UID, deployment, service, spec
+
+pytestmark = pytest.mark.operator
+
+
+def _body(**status: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {
+            "name": "x",
+            "namespace": "inference",
+            "uid": UID,
+            "generation": 1,
+            "creationTimestamp": times.written(time.time()),
+        },
+        "spec": spec(),
+        "status": status,
+    }
+
+
+def _world(**status: Any) -> tuple[FakeCluster, Runs]:
+    cluster = FakeCluster()
+    cluster.put(service())
+    cluster.put(deployment())
+    cluster.put(_body(**status))
+
+    def nobody(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("no replica in this test", request=request)
+
+    replicas = Replicas(httpx.AsyncClient(transport=httpx.MockTransport(nobody)))
+    own = Settings(mirror_image="m:1", capture_image="c:1", namespace="ops", version="0.1.0")
+    return cluster, Runs(cluster, replicas, own, instance="test")  # type: ignore[arg-type]
+
+
+def _status(cluster: FakeCluster) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.objects[names.KIND, "inference", "x"]["status"]
+    return found
+
+
+def _ready(cluster: FakeCluster) -> None:
+    """Every Deployment of ours is rolled out, its pods are ready."""
+    for (kind, _, name), item in list(cluster.objects.items()):
+        if kind == "Deployment" and name != "chat":
+            wanted = item["spec"]["replicas"]
+            item["status"] = {"readyReplicas": wanted, "updatedReplicas": wanted, "observedGeneration": 1}
+            for number in range(wanted):
+                cluster.put(
+                    {
+                        "kind": "Pod",
+                        "metadata": {
+                            "name": f"{name}-{number}",
+                            "namespace": "inference",
+                            "uid": f"{name}-{number}",
+                            "labels": item["metadata"]["labels"],
+                        },
+                        "spec": {"nodeName": "node1"},
+                        "status": {"podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]},
+                    }
+                )
+    cluster.put({"kind": "Node", "metadata": {"name": "node1", "namespace": "", "labels": {"gpu": "H200"}}})
+
+
+async def test_passes_create_the_arms_patch_only_our_candidate_and_start_copying() -> None:
+    cluster, runs = _world()
+    for _ in range(6):
+        await runs.pass_once("inference", "x")
+        _ready(cluster)
+    assert _status(cluster)["phase"] == "WarmingUp"
+    assert [call for call in cluster.calls if call[0] == "patch"] == [("patch", "Deployment", "x-candidate")]
+    written = {(kind, name) for verb, kind, name in cluster.calls if verb != "close"}
+    assert not {("Service", "chat"), ("Deployment", "chat")} & written
+    assert cluster.names("Service") == ["chat", "chat-shadowed", "x-baseline", "x-candidate", "x-mirror"]
+    reasons = [item["reason"] for (kind, _, _), item in cluster.objects.items() if kind == "Event"]
+    assert reasons == ["Accepted", "CopyingStarted"]
+    await runs.close()
+
+
+async def test_a_pass_that_finds_everything_as_it_should_be_writes_nothing() -> None:
+    cluster, runs = _world()
+    for _ in range(7):
+        await runs.pass_once("inference", "x")
+        _ready(cluster)
+    cluster.calls.clear()
+    await runs.pass_once("inference", "x")
+    assert cluster.calls == []
+    await runs.close()
+
+
+@pytest.mark.parametrize("error", [ApiRefusal(500, "Internal", "down"), ApiUnreachable("no answer"), KeyError("bug")])
+async def test_a_pass_that_fails_is_repeated_and_never_ends_the_loop(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, runs = _world()
+
+    async def fails(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(runs_module, "observe", fails)
+        assert (await runs.pass_once("inference", "x")).requeue_after == PAUSE_S
+    await runs.pass_once("inference", "x")
+    assert _status(cluster)["phase"] == "Preparing"
+    await runs.close()
+
+
+async def test_a_refused_step_leaves_the_status_unwritten_and_is_tried_again() -> None:
+    cluster, runs = _world()
+    await runs.pass_once("inference", "x")
+    cluster.refusals["create", "Deployment"] = ApiRefusal(403, "Forbidden", "quota")
+    await runs.pass_once("inference", "x")
+    assert cluster.names("Deployment") == ["chat"]
+    await runs.pass_once("inference", "x")
+    assert cluster.names("Deployment") == ["chat", "x-baseline", "x-candidate"]
+    await runs.close()
+
+
+async def test_a_patch_the_api_server_refuses_becomes_a_condition_and_the_arms_go() -> None:
+    cluster, runs = _world()
+    await runs.pass_once("inference", "x")
+    cluster.refusals["patch", "Deployment"] = ApiRefusal(422, "Invalid", "args: must be strings")
+    await runs.pass_once("inference", "x")
+    await runs.pass_once("inference", "x")
+    accepted = next(c for c in _status(cluster)["conditions"] if c["type"] == "Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", "PatchInvalid")
+    assert "args: must be strings" in accepted["message"]
+    assert cluster.names("Deployment") == ["chat"]
+    await runs.close()
+
+
+async def test_a_body_the_models_cannot_read_is_said_in_its_status_once() -> None:
+    cluster, runs = _world()
+    cluster.objects[names.KIND, "inference", "x"]["spec"]["duration"] = "a while"
+    await runs.pass_once("inference", "x")
+    accepted = _status(cluster)["conditions"][0]
+    assert (accepted["reason"], accepted["status"]) == ("InvalidSpec", "False")
+    assert "spec.duration" in accepted["message"]
+    cluster.calls.clear()
+    await runs.pass_once("inference", "x")
+    assert cluster.calls == []
+    await runs.close()
+
+
+async def test_a_run_that_is_gone_is_released() -> None:
+    cluster, runs = _world()
+    del cluster.objects[names.KIND, "inference", "x"]
+    assert (await runs.pass_once("inference", "x")).released
+    await runs.close()
+
+
+async def test_a_deleted_run_is_released_when_everything_of_it_is_gone() -> None:
+    cluster, runs = _world()
+    for _ in range(6):
+        await runs.pass_once("inference", "x")
+        _ready(cluster)
+    cluster.objects[names.KIND, "inference", "x"]["metadata"]["deletionTimestamp"] = times.written(time.time())
+    assert not (await runs.pass_once("inference", "x")).released
+    assert cluster.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"] == {"app": "chat"}
+    assert "x-capture" in cluster.names("Deployment")
+    annotations = cluster.objects["Service", "inference", "chat-shadowed"]["metadata"]["annotations"]
+    annotations[names.GIVEN_BACK_ANNOTATION] = str(time.time() - 3600)
+    await runs.pass_once("inference", "x")
+    assert (await runs.pass_once("inference", "x")).released
+    assert cluster.names("Deployment") == ["chat"]
+    assert cluster.names("Service") == ["chat", "chat-shadowed"]
+    await runs.close()
+
+
+async def test_the_sweeper_takes_over_a_run_past_its_expiry_whose_loop_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, runs = _world()
+    for _ in range(6):
+        await runs.pass_once("inference", "x")
+        _ready(cluster)
+    _status(cluster)["expiryTime"] = times.written(time.time() - 10)
+    await runs.sweep()
+    assert _status(cluster)["phase"] == "WarmingUp"
+    monkeypatch.setattr(runs_module, "LATE_S", -1.0)
+    record = cluster.objects["ConfigMap", "inference", "x-evidence"]["data"]
+    record["record.json"] = record["record.json"].replace('"expiry":', '"expiry":1.0,"was":')
+    await runs.sweep()
+    assert _status(cluster)["phase"] == "Finishing"
+    assert _status(cluster)["endReason"] == "Expired"
+    await runs.close()
+
+
+async def test_the_sweeper_gives_back_the_path_of_a_run_that_is_gone_and_then_removes_envoy() -> None:
+    cluster, runs = _world()
+    for _ in range(6):
+        await runs.pass_once("inference", "x")
+        _ready(cluster)
+    del cluster.objects[names.KIND, "inference", "x"]
+    await runs.sweep()
+    assert cluster.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"] == {"app": "chat"}
+    assert "x-capture" in cluster.names("Deployment")
+    await runs.sweep()
+    assert "x-capture" not in cluster.names("Deployment")
+    assert "chat-shadowed" in cluster.names("Service")
+    await runs.close()
+
+
+async def test_a_run_without_passes_makes_the_process_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, runs = _world()
+    runs.driving("inference", "x", driven=True)
+    assert runs.stale() == ""
+    monkeypatch.setattr(runs_module, "STALE_S", -1.0)
+    assert "no sweep" in runs.stale()
+    await runs.sweep()
+    monkeypatch.setattr(runs_module, "STALE_S", 0.05)
+    await asyncio.sleep(0.06)
+    await runs.sweep()
+    assert "no pass over inference/x" in runs.stale()
+    runs.driving("inference", "x", driven=False)
+    assert runs.stale() == ""
+    await runs.close()
+
+
+async def test_passes_of_one_run_never_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, runs = _world()
+    inside = most = 0
+
+    async def slow(*args: Any) -> Any:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0.01)
+        try:
+            return await observe(*args)
+        finally:
+            inside -= 1
+
+    monkeypatch.setattr(runs_module, "observe", slow)
+    await asyncio.gather(*(runs.pass_once("inference", "x") for _ in range(4)))
+    assert most == 1
+    await runs.close()
+
+
+async def test_two_runs_on_one_primary_are_not_both_accepted() -> None:
+    cluster, runs = _world()
+    later = _body()
+    later["metadata"] |= {"name": "y", "uid": "later", "creationTimestamp": times.written(time.time() + 5)}
+    later["spec"]["capture"]["proxy"]["serviceName"] = "other"
+    cluster.put(later)
+    await runs.pass_once("inference", "y")
+    await runs.pass_once("inference", "x")
+    await runs.pass_once("inference", "y")
+    assert _status(cluster)["phase"] == "Preparing"
+    other = cluster.objects[names.KIND, "inference", "y"]["status"]["conditions"][0]
+    assert (other["status"], other["reason"]) == ("False", "CaptureInUse")
+    await runs.close()
+
+
+async def test_an_object_of_a_user_under_a_name_the_run_needs_is_never_overwritten() -> None:
+    cluster, runs = _world()
+    cluster.put({"kind": "Deployment", "metadata": {"name": "x-mirror", "namespace": "inference"}, "spec": {"a": 1}})
+    await runs.pass_once("inference", "x")
+    accepted = next(c for c in _status(cluster)["conditions"] if c["type"] == "Accepted")
+    assert accepted["reason"] == "NameInUse"
+    assert cluster.objects["Deployment", "inference", "x-mirror"]["spec"] == {"a": 1}
+    await runs.close()
+
+
+async def test_a_record_made_unreadable_ends_the_run_instead_of_its_loop() -> None:
+    cluster, runs = _world()
+    for _ in range(6):
+        await runs.pass_once("inference", "x")
+        _ready(cluster)
+    cluster.objects["ConfigMap", "inference", "x-evidence"]["data"]["record.json"] = "{"
+    await runs.pass_once("inference", "x")
+    assert _status(cluster)["phase"] == "Finishing"
+    await runs.pass_once("inference", "x")
+    assert _status(cluster)["endReason"] == "EvidenceLost"
+    await runs.close()
+
+
+async def test_an_unreadable_run_of_a_neighbour_stops_nobody() -> None:
+    cluster, runs = _world()
+    other = _body()
+    other["metadata"] |= {"name": "y", "uid": "other"}
+    other["spec"] = {"duration": "a while"}
+    cluster.put(other)
+    await runs.pass_once("inference", "x")
+    assert _status(cluster)["phase"] == "Preparing"
+    await runs.close()
+
+
+def test_what_is_forgotten_counts_as_changed_again() -> None:
+    _, runs = _world()
+    assert runs.changed("n", "x", ("u", 1))
+    assert not runs.changed("n", "x", ("u", 1))
+    runs.forget("n", "x")
+    assert runs.changed("n", "x", ("u", 1))

@@ -1,0 +1,295 @@
+"""Each guard objects when it should, says the number, and stays silent otherwise."""
+
+import random
+from typing import Literal
+
+import msgspec
+import pytest
+from shadowrun_mirror.config import Indicator
+from shadowrun_mirror.evidence import Amount
+from shadowrun_operator.api.conditions import EndReason
+from shadowrun_operator.judge.facts import Facts, Hardware
+from shadowrun_operator.judge.merge import Merged, merged
+from shadowrun_operator.judge.report import Report
+from shadowrun_operator.judge.rules import CoverageFloor, Criterion, Rules
+from shadowrun_operator.judge.verdict import judge
+
+from tests.unit.judge.synthetic import (
+    BETTER,
+    DEFAULT_RULES,
+    NO_ERRORS,
+    Recorder,
+    equal,
+    facts,
+    judged,
+    lognormal,
+    recorded,
+    slower,
+)
+
+pytestmark = pytest.mark.verdict
+
+INF = float("inf")
+
+
+def said(report: Report) -> tuple[str, str]:
+    return report.verdict, report.reason
+
+
+def test_a_clearly_faster_candidate_passes() -> None:
+    report = judged(recorded())
+    assert said(report) == ("Pass", "AllCriteriaPassed")
+    assert report.findings == ()
+
+
+def test_a_clearly_slower_candidate_fails() -> None:
+    assert said(judged(recorded(candidate=slower))) == ("Fail", "CriterionFailed")
+
+
+@pytest.mark.parametrize("end", [e for e in EndReason if not e.judged] + ["SomethingNew"])
+def test_an_end_that_is_not_judged_is_inconclusive_even_for_a_failing_candidate(end: str) -> None:
+    for candidate in (slower, equal):
+        recorder = recorded(candidate=candidate)
+        report = judge(DEFAULT_RULES, recorder.merged(), facts(recorder, str(end)))
+        assert said(report) == ("Inconclusive", str(end))
+        assert "600 pairs" in report.message
+
+
+@pytest.mark.parametrize("end", [e for e in EndReason if e.judged])
+def test_a_normal_end_is_judged(end: EndReason) -> None:
+    recorder = recorded()
+    assert judge(DEFAULT_RULES, recorder.merged(), facts(recorder, end.value)).verdict == "Pass"
+
+
+@pytest.mark.parametrize(("end", "final"), [("", True), ("DurationReached", False)])
+def test_a_run_that_goes_on_has_no_verdict_yet(end: str, final: bool) -> None:
+    recorder = recorded()
+    evidence = merged([recorder.evidence()], [recorder.capture()], final=final)
+    assert said(judge(DEFAULT_RULES, evidence, facts(recorder, end))) == ("Inconclusive", "NotEnded")
+
+
+@pytest.mark.parametrize("matched", [False, None])
+def test_unequal_or_unverified_hardware_is_inconclusive_where_required(matched: bool | None) -> None:
+    recorder = recorded(candidate=slower)
+    known = msgspec.structs.replace(
+        facts(recorder), hardware=Hardware(matched=matched, message="gpu: A on n1, B on n2")
+    )
+    required = msgspec.structs.replace(DEFAULT_RULES, hardware_required=True)
+    report = judge(required, recorder.merged(), known)
+    assert said(report) == ("Inconclusive", "HardwareMismatch")
+    assert "A on n1" in report.message
+    assert judge(DEFAULT_RULES, recorder.merged(), known).verdict == "Fail"
+
+
+def test_no_pairs_are_no_evidence() -> None:
+    report = judged(recorded(pairs=0))
+    assert said(report) == ("Inconclusive", "NoEvidence")
+    assert "1000 requests seen" in report.message
+
+
+@pytest.mark.parametrize("missing", [(), ("x-capture-1",)])
+def test_unread_evidence_is_named(missing: tuple[str, ...]) -> None:
+    recorder = recorded(candidate=slower)
+    captures = [recorder.capture()] if missing else []
+    evidence = merged([recorder.evidence()], captures, missing=missing, final=True)
+    report = judge(DEFAULT_RULES, evidence, facts(recorder))
+    assert said(report) == ("Inconclusive", "EvidenceMissing")
+    assert (missing[0] if missing else "0 pods read") in report.message
+
+
+def test_counters_that_contradict_each_other_are_not_judged() -> None:
+    recorder = recorded(candidate=slower)
+    recorder.windows[1].classes["default"].received += Amount(requests=7, bytes=1)
+    assert said(judged(recorder)) == ("Inconclusive", "EvidenceInconsistent")
+
+
+WITH_CONTROL = msgspec.structs.replace(DEFAULT_RULES, control="control")
+
+
+def noise(draw: random.Random, _baseline_s: float) -> float:
+    return lognormal(draw)
+
+
+def test_an_equal_control_is_no_objection() -> None:
+    assert judged(recorded(WITH_CONTROL, control=noise), WITH_CONTROL).verdict == "Pass"
+
+
+@pytest.mark.parametrize("control", [slower, lambda _draw, baseline_s: baseline_s / 2])
+def test_a_control_that_differs_makes_the_run_inconclusive(control: object) -> None:
+    report = judged(recorded(WITH_CONTROL, slower, control=control), WITH_CONTROL)  # type: ignore[arg-type]
+    assert said(report) == ("Inconclusive", "NoisyBaseline")
+    assert '"faster"' in report.message
+
+
+def test_the_margin_inside_a_latency_is_not_taken_for_noise() -> None:
+    wide = Criterion(name="wide", metric="TTFT", quantile=0.5, require="NotWorse", margin=0.5)
+    rules = Rules(criteria=(wide,), control="control")
+    assert judged(recorded(rules, control=noise), rules).verdict == "Pass"
+
+
+def test_a_control_without_results_is_not_judged() -> None:
+    assert said(judged(recorded(), WITH_CONTROL)) == ("Inconclusive", "EvidenceInconsistent")
+
+
+def test_too_few_pairs_say_how_many_are_missing() -> None:
+    report = judged(recorded(pairs=150, candidate=slower))
+    assert said(report) == ("Inconclusive", "TooFewPairs")
+    assert "150 of at least 200 pairs, about 50 further pairs needed" in report.message
+
+
+def test_pairs_in_too_few_blocks_of_time_are_too_few() -> None:
+    rules = Rules(criteria=(BETTER,))
+    whole = recorded(rules, pairs=0)
+    for i in range(700):
+        whole.pair(1, i // 100, {"baseline": 1.0, "candidate": 0.1})
+    report = judged(whole, rules)
+    assert said(report) == ("Inconclusive", "TooFewPairs")
+    assert "700 pairs lie in only 7 blocks of time, about 100 further pairs needed" in report.message
+
+
+def test_a_class_without_pairs_is_never_overlooked() -> None:
+    rare = Criterion(name="rare", metric="WithinSLO", traffic_class="rare", require="NotWorse", margin=0.05)
+    rules = msgspec.structs.replace(DEFAULT_RULES, criteria=(BETTER, rare))
+    report = judged(recorded(rules), rules)
+    assert said(report) == ("Inconclusive", "TooFewPairs")
+    assert "0 of at least 200 pairs" in report.message
+
+
+def test_a_latency_without_a_limit_is_open() -> None:
+    report = judged(recorded(warm_up=5, rules=Rules(criteria=(BETTER,))), Rules(criteria=(BETTER,)))
+    assert said(report) == ("Inconclusive", "NoThreshold")
+
+
+def test_shed_requests_lower_the_coverage() -> None:
+    recorder = recorded()
+    recorder.drop(1, "Shed", 80)
+    report = judged(recorder)
+    assert said(report) == ("Inconclusive", "LowCoverage")
+    assert "88.2% of the selected requests" in report.message
+    assert "12 are missing" in report.message
+
+
+def test_few_but_long_drops_lower_the_coverage_in_tokens() -> None:
+    recorder = recorded()
+    recorder.drop(1, "Shed", 20, size=40_000)
+    report = judged(recorder)
+    assert said(report) == ("Inconclusive", "LowCoverage")
+    assert "75.0% of the selected tokens" in report.message
+
+
+@pytest.mark.parametrize(("holder", "reason"), [("a", "LowCoverage"), ("b", "AllCriteriaPassed")])
+def test_a_class_is_held_to_its_floor_with_the_oversized_it_may_have_had(holder: str, reason: str) -> None:
+    criterion = Criterion(name="c", metric="TTFT", quantile=0.5, traffic_class="a", require="Better")
+    rules = Rules(criteria=(criterion,), oversized_classes=(holder,), floor=CoverageFloor(requests=0.93, tokens=0))
+    recorder = recorded(rules, names=("a", "b"), pairs=1200)
+    assert judged(recorder, rules, oversized=Amount(requests=60, bytes=0)).reason == reason
+
+
+def test_low_coverage_takes_no_fail_away() -> None:
+    recorder = recorded(candidate=slower)
+    recorder.drop(1, "Shed", 400)
+    report = judged(recorder)
+    assert report.verdict == "Fail"
+    assert "LowCoverage" in [f.reason for f in report.findings]
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [(6, "Pass"), (7, "Inconclusive")])
+def test_more_than_one_percent_lost_in_transit_is_inconclusive(lost: int, verdict: str) -> None:
+    report = judged(recorded(), sampled=Amount(requests=lost, bytes=4000 * lost))
+    assert report.verdict == verdict
+    assert (report.reason == "EvidenceLost") == (verdict == "Inconclusive")
+
+
+def test_a_capture_that_counted_less_than_arrived_is_lost_evidence() -> None:
+    recorder = recorded()
+    copies = msgspec.structs.replace(recorder.capture(), windows={})
+    report = judge(DEFAULT_RULES, merged([recorder.evidence()], [copies], final=True), facts(recorder))
+    assert said(report) == ("Inconclusive", "EvidenceLost")
+    assert "capture missed 600" in report.message
+
+
+def test_a_threshold_that_is_no_longer_the_quantile_is_inconclusive() -> None:
+    rules = Rules(criteria=(BETTER,))
+    recorder = recorded(rules, pairs=0)
+    for i in range(600):
+        recorder.pair(1, i, {"baseline": 0.3 + 0.1 * (i % 2), "candidate": 0.2})
+    report = judged(recorder, rules)
+    assert said(report) == ("Inconclusive", "ThresholdDrifted")
+    assert "should be its p50 and became p100.0" in report.message
+
+
+Length = Literal["long", "short", "any"]
+
+
+def failing(length: Length, share: float, *, baseline_too: bool = False, pairs: int = 1000) -> Recorder:
+    """Lengths from 1 to 40 kB; the candidate fails `share` of the requests: the longest, the shortest, or any."""
+    draw, recorder = random.Random(7), recorded(pairs=0)
+    sizes = [int(1000 * 40 ** draw.random()) for _ in range(pairs)]
+    ranked = sorted(range(pairs), key=lambda i: sizes[i], reverse=length == "long")
+    chosen = set(ranked[: int(share * pairs)] if length != "any" else draw.sample(range(pairs), int(share * pairs)))
+    for i, size in enumerate(sizes):
+        baseline = lognormal(draw)
+        failed = i in chosen
+        ttft = {"baseline": INF if failed and baseline_too else baseline, "candidate": INF if failed else baseline / 2}
+        recorder.pair(1, 1000 + i // 2, ttft, size=size)
+    return recorder
+
+
+@pytest.mark.parametrize(
+    ("recorder", "hard"),
+    [
+        (failing("long", 0.10), True),
+        (failing("long", 0.05), True),
+        (failing("any", 0.20), False),  # too many failures, but not the hard ones
+        (failing("short", 0.30), False),
+        (failing("long", 0.10, baseline_too=True), False),  # the baseline fails them just the same
+        (failing("long", 0.08, pairs=100), False),  # 8 failures may be chance
+        (failing("long", 0.0), False),
+        (failing("any", 1.0), False),  # nothing completed, so nothing singled out
+    ],
+)
+def test_failing_the_long_requests_is_told_from_other_failures(recorder: Recorder, hard: bool) -> None:
+    report = judged(recorder)
+    assert ("DroppedHardRequests" in [f.reason for f in report.findings]) == hard
+    assert (report.reason == "DroppedHardRequests") == hard
+    assert not hard or report.verdict == "Fail"
+
+
+def test_failing_others_beside_the_long_ones_that_both_arms_fail_is_not_dropping_the_hard_ones() -> None:
+    draw, recorder = random.Random(9), recorded(pairs=0)
+    for i in range(1000):
+        size, baseline = int(1000 * 40 ** draw.random()), lognormal(draw)
+        both = size > 20_000
+        ttft = {"baseline": INF if both else baseline, "candidate": INF if both or draw.random() < 0.25 else baseline}
+        recorder.pair(1, 1000 + i // 2, ttft, size=size)
+    assert "DroppedHardRequests" not in [f.reason for f in judged(recorder).findings]
+
+
+def test_a_critical_criterion_is_named_before_others_that_failed() -> None:
+    def broken(draw: random.Random, baseline_s: float) -> float:
+        return INF if draw.random() < 0.3 else 3 * baseline_s
+
+    report = judged(recorded(candidate=broken))
+    assert report.message.startswith(f'"{NO_ERRORS.name}" is violated')
+    assert "Also violated: faster, not-slower, slo." in report.message
+
+
+def test_every_finding_is_reported_and_the_gravest_decides() -> None:
+    recorder = recorded(pairs=150)
+    recorder.drop(1, "Shed", 100)
+    report = judge(DEFAULT_RULES, recorder.merged(), facts(recorder, "Stopped"))
+    assert [f.reason for f in report.findings] == ["Stopped", "LowCoverage", "TooFewPairs"]
+    assert report.reason == "Stopped"
+
+
+def test_nothing_to_prove_is_not_a_pass() -> None:
+    rules = Rules(criteria=(msgspec.structs.replace(BETTER, informational=True),))
+    assert said(judged(recorded(rules), rules)) == ("Inconclusive", "NoGatingCriteria")
+
+
+def test_an_empty_run_is_inconclusive() -> None:
+    nothing: Merged = merged([], [], final=True)
+    known = Facts(
+        run="x", run_uid="u", end_reason="DurationReached", indicators=(Indicator(criterion="a", metric="TTFT"),)
+    )
+    assert said(judge(DEFAULT_RULES, nothing, known)) == ("Inconclusive", "NoEvidence")

@@ -1,0 +1,67 @@
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+from shadowrun_mirror.addresses import Addresses
+
+pytestmark = pytest.mark.mirror
+
+
+class Names:
+    """A name service that counts how often it is asked."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses = addresses
+        self.asked = 0
+
+    async def __call__(self, host: str, port: int, **_: Any) -> list[Any]:
+        self.asked += 1
+        await asyncio.sleep(0)
+        if not self.addresses:
+            raise socket.gaierror("unknown")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in self.addresses]
+
+
+@pytest.fixture
+def now() -> list[float]:
+    return [100.0]
+
+
+async def test_a_name_is_looked_up_once_per_ttl_however_many_ask(
+    monkeypatch: pytest.MonkeyPatch, now: list[float]
+) -> None:
+    names = Names("10.0.0.1")
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", names)
+    addresses = Addresses(lambda: now[0], ttl_s=5.0)
+    assert await asyncio.gather(*(addresses.one("arm", 80) for _ in range(10))) == ["10.0.0.1"] * 10
+    assert names.asked == 1
+    names.addresses = ("10.0.0.2",)
+    now[0] = 104.9
+    assert await addresses.one("arm", 80) == "10.0.0.1"
+    now[0] = 105.0
+    assert await addresses.one("arm", 80) == "10.0.0.2"
+
+
+async def test_several_addresses_take_turns(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", Names("10.0.0.1", "10.0.0.2"))
+    addresses = Addresses(lambda: now[0])
+    assert sorted([await addresses.one("arm", 80) for _ in range(4)]) == ["10.0.0.1"] * 2 + ["10.0.0.2"] * 2
+
+
+async def test_an_unknown_name_is_an_error_each_time(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
+    names = Names()
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", names)
+    addresses = Addresses(lambda: now[0])
+    for _ in range(2):
+        with pytest.raises(socket.gaierror):
+            await addresses.one("arm", 80)
+    assert names.asked == 2
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_an_address_is_itself(monkeypatch: pytest.MonkeyPatch, host: str, now: list[float]) -> None:
+    names = Names()
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", names)
+    assert await Addresses(lambda: now[0]).one(host, 80) == host
+    assert names.asked == 0

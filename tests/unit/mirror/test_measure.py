@@ -1,0 +1,137 @@
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shadowrun_mirror.client import Exchange
+from shadowrun_mirror.config import SLO, Indicator, Metric
+from shadowrun_mirror.measure import ArmResult, arm_result, is_within, pair_indicator
+from shadowrun_mirror.reasons import FailureReason
+from shadowrun_mirror.shapes import Tokens
+from shadowrun_mirror.stream import Answer
+
+pytestmark = pytest.mark.mirror
+
+SENT = Exchange(failure=None, written_at=10.0, whole=True)
+
+
+def answer(first: float | None = 10.5, last: float = 12.5, chunks: int = 5, output: int | None = None) -> Answer:
+    tokens = None if output is None else Tokens(prompt=1, cached=0, output=output)
+    return Answer(failure=None, first_at=first, last_at=last, chunks=chunks, tokens=tokens)
+
+
+def test_latencies_follow_from_the_stamps() -> None:
+    result = arm_result(SENT, answer(output=9), streamed=True, slo=SLO())
+    assert (result.failure, result.ttft, result.tpot, result.e2e) == (None, 0.5, 0.25, 2.5)
+
+
+def test_without_usage_content_events_are_the_count_and_usage_stays_out() -> None:
+    result = arm_result(SENT, answer(chunks=5), streamed=True, slo=SLO())
+    assert (result.tpot, result.tokens) == (0.5, None)
+
+
+@pytest.mark.parametrize("output", [0, 1])
+def test_one_token_has_no_time_between_tokens(output: int) -> None:
+    result = arm_result(SENT, answer(output=output), streamed=True, slo=SLO(tpot_s=0.0))
+    assert result.tpot is None
+    assert result.within_slo
+
+
+def test_a_buffered_answer_has_an_end_only() -> None:
+    result = arm_result(SENT, answer(first=None), streamed=False, slo=SLO(ttft_s=0.0, e2e_s=2.5))
+    assert (result.ttft, result.tpot, result.e2e, result.within_slo) == (None, None, 2.5, True)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("reason", list(FailureReason))
+def test_a_failure_is_infinite_and_never_within_slo(reason: FailureReason, streamed: bool) -> None:
+    for exchange, read in (
+        (Exchange(failure=reason, written_at=10.0), Answer(failure=FailureReason.STREAM_CUT)),
+        (Exchange(failure=reason, written_at=None), Answer(failure=FailureReason.STREAM_CUT)),
+        (SENT, Answer(failure=reason, first_at=11.0, last_at=12.0)),
+    ):
+        result = arm_result(exchange, read, streamed, SLO())
+        assert (result.failure, result.e2e, result.within_slo) == (reason, math.inf, False)
+        assert result.ttft == result.tpot == (math.inf if streamed else None)
+
+
+def test_an_answer_that_says_it_is_complete_is_complete_whatever_the_connection_did_then() -> None:
+    lingered = Exchange(failure=FailureReason.TIMEOUT, written_at=10.0)
+    assert arm_result(lingered, answer(), streamed=True, slo=SLO()).failure is None
+
+
+@pytest.mark.parametrize(
+    ("slo", "within"),
+    [
+        (SLO(), True),
+        (SLO(ttft_s=1.0, tpot_s=0.1, e2e_s=5.0), True),
+        (SLO(ttft_s=0.99), False),
+        (SLO(tpot_s=0.09), False),
+        (SLO(e2e_s=4.9), False),
+    ],
+)
+def test_every_limit_must_be_met_and_meeting_it_exactly_is_enough(slo: SLO, within: bool) -> None:
+    assert is_within(slo, 1.0, 0.1, 5.0) is within
+
+
+def result_of(seconds: float | None, failed: bool = False, slo: bool = True, counted: bool = True) -> ArmResult:
+    return ArmResult(
+        failure=FailureReason.TIMEOUT if failed else None,
+        ttft=math.inf if failed else seconds,
+        tpot=math.inf if failed else seconds,
+        e2e=math.inf if failed or seconds is None else seconds,
+        within_slo=slo and not failed,
+        tokens=Tokens(prompt=1, cached=0, output=2) if counted and not failed else None,
+        written_at=0.0,
+    )
+
+
+LATENCIES: tuple[Metric, ...] = ("TTFT", "TPOT", "E2E")
+
+
+@pytest.mark.parametrize("metric", LATENCIES)
+@given(st.floats(0, 10) | st.just(math.inf), st.floats(0, 10) | st.just(math.inf), st.floats(0, 10), st.floats(0, 10))
+def test_z_of_a_latency_is_the_difference_of_two_indicators(
+    metric: Metric, base: float, challenger: float, base_limit: float, challenger_limit: float
+) -> None:
+    indicator = Indicator(
+        criterion="c", metric=metric, baseline_limit_s=base_limit, challenger_limit_s=challenger_limit
+    )
+    sides = (result_of(base, failed=math.isinf(base)), result_of(challenger, failed=math.isinf(challenger)))
+    expected = int(challenger <= challenger_limit) - int(base <= base_limit)
+    assert pair_indicator(indicator, *sides) == expected
+
+
+def test_z_of_shares_prefers_the_side_that_did_better() -> None:
+    slo, failures = Indicator(criterion="s", metric="WithinSLO"), Indicator(criterion="f", metric="Failures")
+    good, slow, failed = result_of(1.0), result_of(9.0, slo=False), result_of(None, failed=True)
+    values = {"good": good, "slow": slow, "failed": failed}
+    z = {
+        (b, c): (pair_indicator(slo, values[b], values[c]), pair_indicator(failures, values[b], values[c]))
+        for b, c in itertools.product(values, values)
+    }
+    assert z["good", "slow"] == (-1, 0)
+    assert z["good", "failed"] == (-1, -1)
+    assert z["slow", "good"] == (1, 0)
+    assert z["failed", "slow"] == (0, 1)
+    assert all(value == (0, 0) for (b, c), value in z.items() if b == c)
+
+
+def test_a_latency_without_limits_or_without_a_value_says_nothing() -> None:
+    good = result_of(1.0)
+    for metric in LATENCIES:
+        assert pair_indicator(Indicator(criterion="c", metric=metric), good, good) is None
+        assert pair_indicator(Indicator(criterion="c", metric=metric, baseline_limit_s=1.0), good, good) is None
+    for metric in LATENCIES[:2]:
+        indicator = Indicator(criterion="c", metric=metric, baseline_limit_s=1.0, challenger_limit_s=1.0)
+        assert pair_indicator(indicator, good, result_of(None)) is None
+        assert pair_indicator(indicator, result_of(None), good) is None
+
+
+def test_a_tpot_with_two_kinds_of_divisor_says_nothing() -> None:
+    indicator = Indicator(criterion="c", metric="TPOT", baseline_limit_s=1.0, challenger_limit_s=1.0)
+    counted, uncounted = result_of(1.0), result_of(1.0, counted=False)
+    assert pair_indicator(indicator, counted, uncounted) is None
+    assert pair_indicator(indicator, uncounted, uncounted) == 0
+    assert pair_indicator(indicator, counted, result_of(None, failed=True)) == -1

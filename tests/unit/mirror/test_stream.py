@@ -1,0 +1,249 @@
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shadowrun_mirror.reasons import FailureReason
+from shadowrun_mirror.shapes import Body, Tokens, body_of
+from shadowrun_mirror.stream import MAX_EVENT_BYTES, Answer, BufferedReader, StreamReader, head_objection
+
+pytestmark = pytest.mark.mirror
+
+
+def chunk(separators: tuple[str, str] = (",", ":"), finish: str | None = None, **delta: Any) -> bytes:
+    body = {"id": "c", "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
+    return json.dumps(body, separators=separators).encode()
+
+
+def event(payload: bytes, end: bytes = b"\n\n") -> bytes:
+    return b"data: " + payload + end
+
+
+ROLE = chunk(role="assistant", content="")
+FINISH = chunk(finish="stop")
+USAGE = b'{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}}'
+DONE = b"[DONE]"
+
+
+def read(pieces: Sequence[bytes], whole: bool = True) -> Answer:
+    """Piece n is read at time n."""
+    reader = StreamReader()
+    for at, piece in enumerate(pieces):
+        if not reader.feed(piece, float(at)):
+            break
+    return reader.answer(whole)
+
+
+def read_payloads(*payloads: bytes, whole: bool = True) -> Answer:
+    return read([event(payload) for payload in payloads], whole)
+
+
+def test_the_role_chunk_is_not_content_and_the_finish_is_not_the_last_content() -> None:
+    answer = read_payloads(ROLE, chunk(content="a"), chunk(content="b"), FINISH, USAGE, DONE)
+    assert answer == Answer(
+        failure=None, first_at=1.0, last_at=2.0, chunks=2, tokens=Tokens(prompt=7, cached=2, output=3)
+    )
+
+
+@pytest.mark.parametrize("kind", ["content", "reasoning_content", "reasoning"])
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_every_kind_of_text_is_content(kind: str, separators: tuple[str, str]) -> None:
+    texts = ["a", '"', "\\", "é", '"content":"', "", "\n", "}"]
+    payloads = [chunk(separators, **{kind: text}) for text in texts]
+    answer = read_payloads(ROLE, *payloads, FINISH, DONE)
+    assert (answer.failure, answer.first_at, answer.last_at, answer.chunks) == (None, 1.0, 8.0, 7)
+
+
+def test_tool_calls_are_content_and_an_empty_list_of_them_is_not() -> None:
+    call = chunk(tool_calls=[{"index": 0, "function": {"arguments": "{"}}])
+    answer = read_payloads(ROLE, chunk(tool_calls=[]), call, call, FINISH, DONE)
+    assert (answer.first_at, answer.last_at, answer.chunks) == (2.0, 3.0, 2)
+
+
+def test_plain_completions_are_read_too() -> None:
+    payloads = [json.dumps({"choices": [{"text": text, "finish_reason": None}]}).encode() for text in ("", "a", "b")]
+    answer = read_payloads(*payloads, b'{"choices":[{"text":"","finish_reason":"length"}]}', DONE)
+    assert (answer.failure, answer.first_at, answer.last_at, answer.chunks) == (None, 1.0, 2.0, 2)
+
+
+def test_reasoning_then_content_is_one_run_of_content() -> None:
+    answer = read_payloads(ROLE, *[chunk(reasoning="a")] * 3, *[chunk(content="b")] * 3, FINISH, DONE)
+    assert (answer.first_at, answer.last_at, answer.chunks) == (1.0, 6.0, 6)
+
+
+def test_events_that_only_begin_like_content_are_looked_at() -> None:
+    """Same opening, but empty text: not content. Text elsewhere does not make it so."""
+    nested = b'{"id":"c","x":{"content":"t"},"choices":[{"index":0,"delta":{"content":"%s"}}]}'
+    answer = read_payloads(nested % b"a", nested % b"", nested % b"b", nested % b"", DONE)
+    assert (answer.first_at, answer.last_at, answer.chunks) == (0.0, 2.0, 2)
+
+
+def test_a_finish_or_usage_on_the_last_content_chunk_is_seen() -> None:
+    last = chunk(content="c", finish="stop")[:-1] + b',"usage":{"prompt_tokens":1,"completion_tokens":3}}'
+    answer = read_payloads(chunk(content="a"), chunk(content="b"), last)
+    assert answer.failure is None
+    assert answer.tokens == Tokens(prompt=1, cached=0, output=3)
+
+
+def test_few_events_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+
+    def counted(payload: bytes) -> Body | None:
+        parsed.append(payload)
+        return body_of(payload)
+
+    monkeypatch.setattr("shadowrun_mirror.stream.body_of", counted)
+    answer = read_payloads(ROLE, *[chunk(content=f"token {n}") for n in range(500)], FINISH, USAGE, DONE)
+    assert answer.chunks == 500
+    assert len(parsed) <= 6
+
+
+@pytest.mark.parametrize(
+    ("payloads", "whole", "failure"),
+    [
+        ([chunk(content="a"), FINISH, DONE], False, None),  # it said that it was done
+        ([chunk(content="a"), DONE], False, None),
+        ([chunk(content="a"), FINISH], True, None),
+        ([chunk(content="a"), FINISH], False, FailureReason.STREAM_CUT),
+        ([chunk(content="a")], True, FailureReason.STREAM_CUT),
+        ([chunk(content="a")], False, FailureReason.STREAM_CUT),
+        ([], True, FailureReason.STREAM_CUT),
+        ([ROLE, FINISH, DONE], True, FailureReason.EMPTY),
+        ([DONE], True, FailureReason.EMPTY),
+        ([chunk(content="a"), b'{"error":{"message":"m"}}', DONE], True, FailureReason.STREAM_ERROR),
+        ([b'{"object":"error","message":"m"}'], True, FailureReason.STREAM_ERROR),
+        ([chunk(content="a"), b'{"error":null,"choices":[]}', DONE], True, None),
+        ([chunk(content="a"), b"{", DONE], True, FailureReason.MALFORMED),
+        ([chunk(content="a"), b"[1]", DONE], True, FailureReason.MALFORMED),
+        ([b'{"choices":{}}', DONE], True, FailureReason.MALFORMED),
+        ([b"\xff\xfe", DONE], True, FailureReason.MALFORMED),
+        ([b"[" * 100_000], True, FailureReason.MALFORMED),
+    ],
+)
+def test_how_a_stream_may_end(payloads: list[bytes], whole: bool, failure: FailureReason | None) -> None:
+    assert read_payloads(*payloads, whole=whole).failure == failure
+
+
+def test_an_event_named_error_is_an_error() -> None:
+    answer = read([event(chunk(content="a")), b"event: error\ndata: {}\n\n", event(DONE)])
+    assert answer.failure is FailureReason.STREAM_ERROR
+
+
+def test_an_event_without_end_is_given_up() -> None:
+    reader = StreamReader()
+    sent = 0
+    while reader.feed(b"data: " + b"x" * 65_536, 0.0):
+        sent += 65_536
+        assert sent <= MAX_EVENT_BYTES
+    assert reader.answer(whole=False).failure is FailureReason.TOO_LONG
+
+
+@pytest.mark.parametrize("usage", [b"null", b"{}", b'"many"', b'{"prompt_tokens":-1}', b'{"prompt_tokens":1.5}'])
+def test_usage_in_a_shape_not_understood_is_no_usage(usage: bytes) -> None:
+    answer = read_payloads(chunk(content="a"), b'{"choices":[],"usage":' + usage + b"}", DONE)
+    assert (answer.failure, answer.tokens) == (None, None)
+
+
+def test_a_done_without_its_blank_line_is_enough() -> None:
+    for tail in (b"data: [DONE]", b"data:[DONE]\n", b"data: [DONE]\r\n", b"data: [DONE]\r\r"):
+        assert read([event(chunk(content="a")), tail], whole=False).failure is None
+
+
+texts = st.text(max_size=5)
+ends = st.sampled_from([b"\n", b"\r\n", b"\r"])
+noise = st.sampled_from([b": ping", b"id: 7", b"retry: 10", b"event: message", b"data"])
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[bytes, int]:
+    """A whole stream in any legal dress, and how many of its events have content."""
+    end, out, content = draw(ends), [], 0
+    for text in draw(st.lists(texts, max_size=6)):
+        payload = chunk(content=text)
+        content += bool(text)
+        for line in draw(st.lists(noise, max_size=2)):
+            out.append(line + end)
+            if draw(st.booleans()):
+                out.append(end)
+        out.append(b"data:" + draw(st.sampled_from([b"", b" "])) + payload + end + end)
+    out.append(b"data: " + FINISH + end + end + b"data: " + USAGE + end + end + b"data: [DONE]" + end + end)
+    return b"".join(out), content
+
+
+@given(streams(), st.data())
+def test_any_split_of_any_stream_reads_the_same(stream: tuple[bytes, int], data: st.DataObject) -> None:
+    raw, content = stream
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(raw)), max_size=12)))
+    pieces = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True) if a < b]
+    answer = read(pieces, whole=True)
+    assert answer.failure is (None if content else FailureReason.EMPTY)
+    assert answer.chunks == content
+    assert answer.tokens == Tokens(prompt=7, cached=2, output=3)
+    if content:
+        assert answer.first_at is not None
+        assert answer.last_at is not None
+        assert 0 <= answer.first_at <= answer.last_at < len(pieces)
+
+
+@given(st.lists(st.binary(max_size=40), max_size=10), st.booleans())
+def test_no_bytes_make_it_raise(pieces: list[bytes], whole: bool) -> None:
+    assert read(pieces, whole).failure is not None
+    reader = BufferedReader()
+    for piece in pieces:
+        reader.feed(piece, 0.0)
+    assert reader.answer(whole).failure is not None
+
+
+def buffered(raw: bytes, whole: bool = True) -> Answer:
+    reader = BufferedReader()
+    reader.feed(raw[:5], 1.0)
+    reader.feed(raw[5:], 2.0)
+    return reader.answer(whole)
+
+
+def test_a_buffered_answer_has_its_end_and_its_tokens() -> None:
+    raw = b'{"choices":[{"message":{"content":"a"}}],"usage":{"prompt_tokens":5,"completion_tokens":6}}'
+    assert buffered(raw) == Answer(failure=None, last_at=2.0, tokens=Tokens(prompt=5, cached=0, output=6))
+    assert buffered(raw, whole=False).failure is None  # it parses, so it was whole
+
+
+@pytest.mark.parametrize(
+    ("raw", "whole", "failure"),
+    [
+        (b'{"choices":[{"message":{"content":null}}]}', True, FailureReason.EMPTY),
+        (b'{"choices":[{"message":{"content":null,"tool_calls":[{"id":"1"}]}}]}', True, None),
+        (b'{"choices":[{"text":"a"}]}', True, None),
+        (b'{"choices":null}', True, FailureReason.EMPTY),
+        (b'{"error":"no"}', True, FailureReason.STREAM_ERROR),
+        (b'{"choices":[', True, FailureReason.MALFORMED),
+        (b'{"choices":[', False, FailureReason.STREAM_CUT),
+    ],
+)
+def test_how_a_buffered_answer_may_end(raw: bytes, whole: bool, failure: FailureReason | None) -> None:
+    assert buffered(raw, whole).failure == failure
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "streamed", "failure"),
+    [
+        (200, b"text/event-stream", True, None),
+        (200, b"Text/Event-Stream; charset=utf-8", True, None),
+        (200, b"application/json", False, None),
+        (200, b"", False, None),
+        (200, b"", True, FailureReason.MALFORMED),
+        (200, b"application/json", True, FailureReason.MALFORMED),
+        (200, b"text/event-stream", False, FailureReason.MALFORMED),
+        (301, b"", False, FailureReason.MALFORMED),
+        (404, b"text/event-stream", True, FailureReason.HTTP_4XX),
+        (500, b"text/event-stream", True, FailureReason.HTTP_5XX),
+        (599, b"", True, FailureReason.HTTP_5XX),
+    ],
+)
+def test_a_head_says_whether_it_is_worth_reading_on(
+    status: int, kind: bytes, streamed: bool, failure: FailureReason | None
+) -> None:
+    assert head_objection(status, ((b"content-type", kind),), streamed) == failure
+    gzip = ((b"content-type", kind), (b"content-encoding", b"gzip"))
+    assert head_objection(status, gzip, streamed) is (failure or FailureReason.MALFORMED)

@@ -1,0 +1,196 @@
+"""Every reason for which a run is not accepted, one world each."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from shadowrun_operator.manifests import names
+from shadowrun_operator.reconcile.acceptance import CHAIN
+from shadowrun_operator.reconcile.observation import Observation, OtherRun
+from shadowrun_operator.reconcile.plan import Delete, PatchCandidate
+from shadowrun_operator.reconcile.reconcile import reconcile
+
+from tests.unit.reconcile.world import World
+
+pytestmark = pytest.mark.operator
+
+
+def _without_service(world: World) -> None:
+    del world.users["Service", "chat"]
+
+
+def _without_deployment(world: World) -> None:
+    del world.users["Deployment", "chat"]
+
+
+def _service(**spec: Any) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        world.users["Service", "chat"]["spec"].update(spec)
+
+    return change
+
+
+def _spec(path: str, value: Any) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        block = world.body["spec"]
+        *folders, last = path.split(".")
+        for folder in folders:
+            block = block.setdefault(folder, {})
+        block[last] = value
+
+    return change
+
+
+def _made_by_a_run(world: World) -> None:
+    world.users["Service", "chat"]["metadata"]["labels"] = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
+
+
+def _taken(world: World) -> None:
+    world.users["Service", "chat-shadowed"] = {"kind": "Service", "metadata": {"name": "chat-shadowed"}, "spec": {}}
+
+
+def _port_without_container(world: World) -> None:
+    world.users["Service", "chat"]["spec"]["ports"][0]["targetPort"] = "web"
+
+
+NOT_YET = {
+    "capture.mode": "HTTPRoute",
+    "sampling.key": {"bodyField": "user"},
+    "sampling.onMissingKey": "Lineage",
+    "sampling.classRates": [{"class": "default", "rate": "2%"}],
+    "admission.queue": {"maxLength": 3},
+    "mirror.replicas": 2,
+    "comparison": {"output": "Parity"},
+    "endConditions.gpuHours": 3,
+    "endConditions.decided": True,
+    "endConditions.matchRate": "99%",
+    "livePathGuard": {"maxLatencyIncrease": "10%"},
+    "capture.proxy.port": 9000,
+}
+
+PATCHES: dict[str, Any] = {
+    "empty": {},
+    "of no container": {"spec": {"template": {"spec": {"containers": [{"name": "engin", "args": []}]}}}},
+    "of the replicas": {"spec": {"replicas": 3, "template": {"spec": {"hostname": "a"}}}},
+    "with the primary's label": {"spec": {"template": {"metadata": {"labels": {"app": "chat"}}}}},
+    "with our label": {"spec": {"template": {"metadata": {"labels": {names.RUN_LABEL: "y"}}}}},
+    "with an identity": {"spec": {"template": {"spec": {"serviceAccountName": "admin"}}}},
+    "of a container without a name": {"spec": {"template": {"spec": {"containers": [{"args": []}]}}}},
+    "at the wrong level": {"containers": [{"name": "engine"}]},
+}
+
+CASES: list[tuple[str, Callable[[World], None], str, str]] = [
+    ("no Service", _without_service, "PrimaryNotFound", "'chat'"),
+    ("no such port", _spec("primary.service.port", 9), "PrimaryNotFound", "its ports are: 8000"),
+    ("no Deployment", _without_deployment, "DeploymentNotFound", "'chat'"),
+    ("headless", _service(clusterIP="None"), "PrimaryUnsuitable", "headless"),
+    ("external", _service(type="ExternalName"), "PrimaryUnsuitable", "ExternalName"),
+    ("no selector", _service(selector=None), "PrimaryUnsuitable", "no selector"),
+    ("a capture Service as primary", _made_by_a_run, "PrimaryUnsuitable", "ShadowRun"),
+    ("a port no container has", _port_without_container, "PortNotFound", "'web'"),
+    ("a Service of that name", _taken, "ServiceNameTaken", "serviceName"),
+    *(
+        (f"asks for {path}", _spec(path, value), "NotImplemented", f"spec.{path.split('.')[0]}")
+        for path, value in NOT_YET.items()
+    ),
+    *(
+        (f"patch {what}", _spec("arms.candidate.patch", patch), "PatchInvalid", "patch")
+        for what, patch in PATCHES.items()
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "reason", "says"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_a_run_that_cannot_work_is_refused_with_its_reason_and_nothing_is_made(
+    change: Callable[[World], None], reason: str, says: str
+) -> None:
+    world = World.with_spec()
+    change(world)
+    plan = world.turn()
+    accepted = next(c for c in plan.status.conditions if c.type == "Accepted")
+    assert (accepted.status, accepted.reason) == ("False", reason)
+    assert says in accepted.message
+    assert plan.status.phase == "Pending"
+    assert plan.steps == ()
+    assert plan.record is None
+    assert [e.reason for e in plan.events] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"others": (OtherRun(name="y", primary="chat", service_name="other"),)}, "CaptureInUse"),
+        ({"others": (OtherRun(name="y", primary="other", service_name="chat-shadowed"),)}, "CaptureInUse"),
+        ({"foreign": ("Deployment 'x-mirror'",)}, "NameInUse"),
+    ],
+)
+def test_what_else_lives_in_the_namespace_can_stand_in_the_way(facts: dict[str, Any], reason: str) -> None:
+    assert _reason(World.with_spec(), **facts) == reason
+
+
+def test_a_missing_credential_is_named() -> None:
+    world = World.with_spec(arms={"credentialsSecretRef": {"name": "arm-token"}})
+    assert _reason(world, credential_found=False) == "SecretNotFound"
+    assert _reason(world, credential_found=True) == "Accepted"
+
+
+def test_every_check_of_the_chain_is_documented_and_silent_for_a_sound_run() -> None:
+    seen = World.with_spec().observe()
+    for check in CHAIN:
+        assert check.__doc__
+        assert check(seen) is None
+
+
+def test_a_refused_run_is_looked_at_again_and_accepted_when_what_was_missing_appears() -> None:
+    world = World.with_spec()
+    service = world.users.pop(("Service", "chat"))
+    world.turn()
+    assert world.phase == "Pending"
+    world.users["Service", "chat"] = service
+    world.until("Running")
+
+
+def test_the_same_refusal_is_told_once() -> None:
+    world = World.with_spec()
+    _without_service(world)
+    world.turn()
+    world.turn()
+    assert world.events == ["PrimaryNotFound"]
+
+
+def test_a_run_never_accepted_ends_at_the_start_deadline_and_creates_nothing_but_its_report() -> None:
+    world = World.with_spec()
+    _without_service(world)
+    world.turn(seconds=400)
+    world.until("Complete", turns=6)
+    status = world.body["status"]
+    assert (status["verdict"], status["endReason"]) == ("Inconclusive", "StartDeadlineExceeded")
+    assert sorted(world.objects) == [("ConfigMap", "x-evidence"), ("ConfigMap", "x-report")]
+    assert next(c for c in status["conditions"] if c["type"] == "Accepted")["status"] == "False"
+
+
+def test_a_patch_the_api_server_refuses_removes_the_arms_and_waits_for_another_spec() -> None:
+    world = World.with_spec()
+    world.refuse = "spec.template.spec.containers[0].args: Invalid value"
+    world.turn()
+    plan = world.turn()
+    assert isinstance(plan.steps[-1], PatchCandidate)
+    plan = world.turn()
+    assert all(isinstance(step, Delete) for step in plan.steps)
+    assert (world.phase, world.record) == ("Pending", None)
+    assert not [name for kind, name in world.objects if kind == "Deployment"]
+    message = world.body["status"]["message"]
+    assert "API server refused" in message
+    assert "args" in message
+    for _ in range(5):
+        assert world.turn().steps == ()
+    world.refuse = ""
+    world.body["metadata"]["generation"] = 2
+    world.until("Running")
+
+
+def _reason(world: World, **facts: Any) -> str:
+    seen = world.observe()
+    known = {name: getattr(seen, name) for name in Observation.__dataclass_fields__}
+    plan = reconcile(Observation(**{**known, **facts}))
+    return str(next(c for c in plan.status.conditions if c.type == "Accepted").reason)

@@ -1,0 +1,409 @@
+"""A small cluster in memory: it carries out plans, starts pods, lets mirrors count, and can be looked at.
+
+It knows nothing of why a plan says what it says. Every write to an object that a user made is an error.
+"""
+
+import base64
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from shadowrun_mirror.blocks import BlockSeries
+from shadowrun_mirror.config import MirrorConfig, decode_config
+from shadowrun_mirror.evidence import (
+    Amount,
+    ArmEvidence,
+    CaptureEvidence,
+    CaptureWindow,
+    ClassEvidence,
+    Evidence,
+    Source,
+    Usage,
+    Window,
+)
+from shadowrun_mirror.histogram import Histogram
+from shadowrun_operator.api.run import ShadowRun
+from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.given_back import given_back_at, is_given_back
+from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.observation import FreshSecrets, Observation, Pod, Settings
+from shadowrun_operator.reconcile.plan import Apply, Create, Delete, PatchCandidate, Plan, Step
+from shadowrun_operator.reconcile.reconcile import reconcile
+from shadowrun_operator.reconcile.record import Books, RunRecord
+
+START = 1_800_000_000.0
+UID = "11111111-2222-3333-4444-555555555555"
+BODY_BYTES = 400
+ARMS = ("baseline", "candidate", "control")
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    """A short, complete spec."""
+    built: dict[str, Any] = {
+        "primary": {"service": {"name": "chat", "port": 8000}},
+        "capture": {"proxy": {"serviceName": "chat-shadowed", "replicas": 2}},
+        "sampling": {"unit": "Request", "rate": "50%"},
+        "admission": {"maxInFlight": 8, "timeout": "10s"},
+        "arms": {
+            "template": {"deploymentRef": {"name": "chat"}},
+            "candidate": {
+                "patch": {"spec": {"template": {"spec": {"containers": [{"name": "engine", "args": ["-x"]}]}}}}
+            },
+            "warmup": {"duration": "20s", "requests": 40},
+        },
+        "hardware": {"matchLabelKeys": ["gpu"], "nodeSelector": {"pool": "a"}},
+        "slo": {"ttft": "2s"},
+        "criteria": [
+            {"name": "ttft", "metric": "TTFT", "quantile": "p50", "require": "NotWorse", "margin": "10%"},
+            {"name": "errors", "metric": "Failures", "require": "NotWorse", "margin": "5%"},
+        ],
+        "duration": "2m",
+        "endConditions": {"minDuration": "1m"},
+        "startDeadline": "5m",
+    }
+    changed: dict[str, Any] = merged(built, changes)
+    return changed
+
+
+def merged(left: Any, right: Any) -> Any:
+    """`right` laid over `left`, mapping by mapping."""
+    if not isinstance(left, dict) or not isinstance(right, dict):
+        return right
+    return {**left, **{key: merged(left.get(key), value) for key, value in right.items()}}
+
+
+def service() -> Manifest:
+    """The primary's Service."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "chat", "namespace": "inference"},
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "10.96.1.1",
+            "selector": {"app": "chat"},
+            "ports": [{"name": "http", "port": 8000, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }
+
+
+def deployment() -> Manifest:
+    """The primary's Deployment."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "chat", "namespace": "inference", "labels": {"app": "chat"}},
+        "spec": {
+            "replicas": 4,
+            "selector": {"matchLabels": {"app": "chat"}},
+            "template": {
+                "metadata": {"labels": {"app": "chat"}, "annotations": {"team": "x"}},
+                "spec": {
+                    "serviceAccountName": "chat",
+                    "containers": [
+                        {
+                            "name": "engine",
+                            "image": "registry.example/engine:1",
+                            "args": ["--port=8080"],
+                            "ports": [{"name": "http", "containerPort": 8080}],
+                        }
+                    ],
+                },
+            },
+        },
+    }
+
+
+@dataclass
+class World:
+    """The cluster. `rate` is pairs a second while copying; `label` says what a node's gpu label is."""
+
+    body: dict[str, Any]
+    now: float = START
+    rate: float = 4.0
+    objects: dict[tuple[str, str], Manifest] = field(default_factory=dict)
+    users: dict[tuple[str, str], Manifest] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    nodes: dict[str, str | None] = field(default_factory=lambda: {"node1": "H200", "node2": "H200"})
+    placement: dict[str, str] = field(default_factory=dict)
+    record: RunRecord | None = None
+    stored_books: Books = field(default_factory=Books)
+    stored_at: float = 0.0
+    books: Books = field(default_factory=Books)
+    mirror: MirrorConfig | None = None
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+    refuse: str = ""
+    refusal: str = ""
+    given_back_since: float | None = None
+    starting: bool = True  # whether pods become ready
+    events: list[str] = field(default_factory=list)
+    longest_copying: float = 0.0  # the last instant at which a mirror was copying
+
+    @classmethod
+    def with_spec(cls, **changes: Any) -> "World":
+        """A cluster with the user's objects and a new run."""
+        world = cls(
+            body={
+                "metadata": {
+                    "name": "x",
+                    "namespace": "inference",
+                    "uid": UID,
+                    "generation": 1,
+                    "creationTimestamp": times.written(START),
+                },
+                "spec": spec(**changes),
+                "status": {},
+            }
+        )
+        world.users = {("Service", "chat"): service(), ("Deployment", "chat"): deployment()}
+        return world
+
+    @property
+    def run(self) -> ShadowRun:
+        """The run as it is stored."""
+        return ShadowRun.parse(self.body)
+
+    @property
+    def phase(self) -> str:
+        """The phase in the status."""
+        return str(self.body["status"].get("phase", ""))
+
+    def capture_service(self) -> Manifest | None:
+        """The Service that customers call."""
+        return self.objects.get(("Service", "chat-shadowed")) or self.users.get(("Service", "chat-shadowed"))
+
+    def observe(self) -> Observation:
+        """What there is to see now."""
+        if self.record is not None and self.record.copying_since:
+            captures = [self._capture_evidence(pod) for pod in self._of(names.CAPTURE)]
+            self.books = self.books.with_readings(UID, list(self.evidence.values()), captures)
+        service_now = self.capture_service()
+        if service_now is not None and not is_given_back(service_now):
+            self.given_back_since = None
+        elif service_now is not None and given_back_at(service_now) is not None:
+            self.given_back_since = given_back_at(service_now)
+        elif self.given_back_since is None:
+            self.given_back_since = self.now
+        secret = self.objects.get(("Secret", "x-mirror"))
+        data = secret["data"] if secret else {}
+        return Observation(
+            now=self.now,
+            run=self.run,
+            settings=Settings(
+                mirror_image="mirror:1", capture_image="capture:1", namespace="shadowrun", version="0.1.0"
+            ),
+            fresh=FreshSecrets(token=f"token-{self.now}", seed=int(self.now)),
+            primary=copy.deepcopy(self.users.get(("Service", "chat"))),
+            source=copy.deepcopy(self.users.get(("Deployment", "chat"))),
+            capture_service=copy.deepcopy(service_now),
+            objects=copy.deepcopy(self.objects),
+            pods=tuple(self.pods.values()),
+            node_labels={name: {} if gpu is None else {"gpu": gpu} for name, gpu in self.nodes.items()},
+            record=self.record,
+            books=self.books,
+            checkpoint_at=self.stored_at,
+            config=decode_config(base64.b64decode(data["config.json"])) if data else None,
+            token=base64.b64decode(data["token"]).decode() if data else "",
+            given_back_since=self.given_back_since,
+            refusal=self.refusal,
+        )
+
+    def restart_operator(self) -> None:
+        """Everything a process remembers is lost."""
+        self.books, self.given_back_since, self.refusal = self.stored_books, None, ""
+
+    def carry_out(self, seen: Observation, plan: Plan, *, limit: int | None = None) -> bool:
+        """Do the plan, or only its first `limit` actions (the operator dies then); True when all of it was done."""
+        self.refusal = ""
+        actions: list[Any] = []
+        record = plan.record or (seen.record if plan.checkpoint else None)
+        if record is not None:
+            actions.append(lambda: self._store(record, seen.books))
+        actions += [lambda step=step: self.step(step) for step in plan.steps]
+        if plan.push is not None:
+            actions.append(lambda: self._push(plan.push.config if plan.push else None))
+        actions.append(lambda: self._write_status(plan))
+        for done, action in enumerate(actions):
+            if limit is not None and done >= limit:
+                return False
+            action()
+        self.events += [event.reason for event in plan.events]
+        return True
+
+    def turn(self, *, limit: int | None = None, seconds: float = 3.0) -> Plan:
+        """One pass of the operator, and then some time."""
+        seen = self.observe()
+        plan = reconcile(seen)
+        if not self.carry_out(seen, plan, limit=limit):
+            self.restart_operator()
+        self.pass_time(seconds)
+        return plan
+
+    def until(self, phase: str, *, turns: int = 400) -> None:
+        """Turn until the status says so."""
+        for _ in range(turns):
+            if self.phase == phase:
+                return
+            self.turn()
+        raise AssertionError(f"still {self.phase} after {turns} turns: {self.body['status'].get('message')}")
+
+    def pass_time(self, seconds: float) -> None:
+        """Pods start, mirrors count."""
+        self._start_pods()
+        copying = self.mirror is not None and self.mirror.copying and self.now < self.mirror.expiry
+        if copying:
+            self.longest_copying = self.now
+        self.now += seconds
+        self._count(round(self.rate * seconds) if copying else 0)
+
+    def step(self, step: Step) -> None:
+        """Carry out one step as the API server would."""
+        match step:
+            case Create(manifest):
+                self._refuse_users(manifest["kind"], manifest["metadata"]["name"])
+                self.objects.setdefault(_key(manifest), _served(manifest))
+            case Apply(manifest):
+                self._refuse_users(manifest["kind"], manifest["metadata"]["name"])
+                before = self.objects.get(_key(manifest), {})
+                self.objects[_key(manifest)] = {**_served(manifest), "status": before.get("status", {})}
+            case Delete(kind, name):
+                self._refuse_users(kind, name)
+                self.objects.pop((kind, name), None)
+                if (kind, name) == ("ConfigMap", "x-evidence"):
+                    self.record = None
+            case PatchCandidate(name, body):
+                if self.refuse:
+                    self.refusal = self.refuse
+                    return
+                found = self.objects[("Deployment", name)]
+                found["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
+                found["spec"]["replicas"] = body["spec"]["replicas"]
+                for container in body["spec"]["template"].get("spec", {}).get("containers", []):
+                    for own in found["spec"]["template"]["spec"]["containers"]:
+                        if own["name"] == container["name"]:
+                            own.update(container)
+
+    def _refuse_users(self, kind: str, name: str) -> None:
+        assert (kind, name) not in self.users, f"a plan writes {kind} {name}, which a user made"
+
+    def _store(self, record: RunRecord, books: Books) -> None:
+        self.record, self.stored_books, self.stored_at = record, books, self.now
+        manifest = {"kind": "ConfigMap", "metadata": {"name": "x-evidence", "namespace": "inference"}}
+        self.objects["ConfigMap", "x-evidence"] = manifest
+
+    def _push(self, config: MirrorConfig | None) -> None:
+        if (
+            config is not None
+            and self._of(names.MIRROR)
+            and (self.mirror is None or config.version > self.mirror.version)
+        ):
+            self.mirror = config
+
+    def _write_status(self, plan: Plan) -> None:
+        self.body["status"] = plan.status.to_json()
+
+    def _of(self, component: str) -> list[Pod]:
+        return [pod for pod in self.pods.values() if pod.component == component]
+
+    def _start_pods(self) -> None:
+        wanted: dict[str, Pod] = {}
+        for (kind, _), item in self.objects.items():
+            if kind != "Deployment":
+                continue
+            component = item["metadata"]["labels"][names.COMPONENT_LABEL]
+            replicas = item["spec"]["replicas"]
+            ready = replicas if self.starting else 0
+            item["status"] = {"readyReplicas": ready, "updatedReplicas": replicas, "observedGeneration": 1}
+            for number in range(replicas):
+                name = f"{component}-{number}"
+                node = self.placement.get(component, "node1")
+                wanted[name] = Pod(
+                    name=name,
+                    uid=f"uid-{name}",
+                    component=component,
+                    address="10.0.0.1",
+                    node=node,
+                    ready=self.starting,
+                )
+        self.pods = wanted
+        if not self._of(names.MIRROR):
+            self.mirror = None
+        elif self.mirror is None:
+            self.mirror = decode_config(base64.b64decode(self.objects["Secret", "x-mirror"]["data"]["config.json"]))
+
+    def _count(self, pairs: int) -> None:
+        if self.mirror is None:
+            return
+        pod = self._of(names.MIRROR)[0]
+        before = self.evidence.get(pod.uid)
+        windows = copy.deepcopy(before.windows) if before else {}
+        if pairs:
+            number = self.mirror.window
+            arms = tuple(arm.name for arm in self.mirror.arms)
+            added = _pairs(number, pairs, arms, self.mirror, self.now)
+            windows[number] = windows[number].merged(added) if number in windows else added
+        sequence = before.source.sequence + 1 if before else 1
+        self.evidence[pod.uid] = Evidence(
+            run_uid=UID,
+            source=Source(pod=pod.name, pod_uid=pod.uid, epoch="e", sequence=sequence, time=self.now),
+            config_version=self.mirror.version,
+            copying=self.mirror.copying,
+            expired=self.now >= self.mirror.expiry,
+            windows=windows,
+        )
+
+    def _capture_evidence(self, pod: Pod) -> CaptureEvidence:
+        first = pod.name.endswith("-0")
+        received = {
+            n: sum((c.received for c in w.classes.values()), Amount())
+            for e in self.evidence.values()
+            for n, w in e.windows.items()
+        }
+        windows = {n: CaptureWindow(sampled=r, plain=r) for n, r in received.items()} if first else {}
+        copying = self.mirror is not None and self.mirror.copying
+        return CaptureEvidence(
+            run_uid=UID,
+            source=Source(pod=pod.name, pod_uid=pod.uid, epoch="e", sequence=int(self.now * 10), time=self.now),
+            directive_version=self.mirror.version if self.mirror else 0,
+            copying=copying,
+            active_requests=0,
+            windows=windows,
+        )
+
+
+def _pairs(number: int, count: int, arms: tuple[str, ...], config: MirrorConfig, now: float) -> Window:
+    amount = Amount(requests=count, bytes=count * BODY_BYTES)
+    results = {}
+    for arm in arms:
+        ttft = Histogram()
+        for i in range(count):
+            ttft.add(0.1 + 0.01 * (i % 7))
+        usage = Usage(answers=count, body_bytes=amount.bytes, prompt_tokens=count * 100, output_tokens=count * 5)
+        results[arm] = ArmEvidence(completed=amount, within_slo=amount, ttft=ttft, usage=usage)
+    pairs: dict[str, dict[str, BlockSeries]] = {}
+    if number > 0:
+        for arm in arms[1:]:
+            series = {}
+            for indicator in config.indicators:
+                blocks = BlockSeries()
+                for i in range(count):
+                    blocks.add(int(now) - i % 3, (1, 0, 0)[i % 3])
+                series[indicator.criterion] = blocks
+            pairs[arm] = series
+    classes = {"default": ClassEvidence(received=amount, admitted=amount, arms=results)}
+    return Window(id=number, first_pair=now, last_pair=now, classes=classes, pairs=pairs)
+
+
+def _key(manifest: Manifest) -> tuple[str, str]:
+    return manifest["kind"], manifest["metadata"]["name"]
+
+
+def _served(manifest: Manifest) -> Manifest:
+    return {**copy.deepcopy(manifest), "status": {}}
+
+
+def decoded(record: RunRecord) -> RunRecord:
+    """The record after a trip through JSON."""
+    return msgspec.json.decode(msgspec.json.encode(record), type=RunRecord)

@@ -1,0 +1,167 @@
+"""The chart, rendered by a real Helm: safe pods, least rights, one definition, no typo."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster import gotools
+from tests.cluster.commands import ClusterError, run
+from tests.cluster.progress import carry_out
+
+pytestmark = pytest.mark.surfaces
+
+ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "charts" / "shadowrun"
+CRD = ROOT / "crds" / "shadowruns.shadowrun.dev.yaml"
+
+Manifest = dict[str, Any]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def helm() -> None:
+    """Helm from its Go module, built once per machine."""
+    carry_out(gotools.plan(["helm"]))
+
+
+def rendered(*options: str) -> list[Manifest]:
+    """Manifests of the chart installed as `shadowrun` in `system`."""
+    line: list[str | Path] = [gotools.path_of("helm"), "template", "shadowrun", CHART, "--namespace=system", *options]
+    return [manifest for manifest in yaml.safe_load_all(run(line)) if manifest]
+
+
+def of_kind(manifests: list[Manifest], kind: str) -> list[Manifest]:
+    return [manifest for manifest in manifests if manifest["kind"] == kind]
+
+
+def rules(manifests: list[Manifest], kind: str, name: str) -> Iterator[tuple[str, str, str]]:
+    """(group, resource, verb) that a role of this name gives."""
+    for role in of_kind(manifests, kind):
+        if role["metadata"]["name"] == name:
+            for rule in role["rules"]:
+                for group in rule["apiGroups"]:
+                    for resource in rule["resources"]:
+                        yield from ((group, resource, verb) for verb in rule["verbs"])
+
+
+def test_helm_finds_nothing_to_complain_about() -> None:
+    run([gotools.path_of("helm"), "lint", "--strict", CHART])
+
+
+def test_the_definition_in_the_chart_is_the_one_in_crds() -> None:
+    (installed,) = of_kind(rendered(), "CustomResourceDefinition")
+    source = yaml.safe_load(CRD.read_text())
+    assert installed["metadata"]["name"] == source["metadata"]["name"]
+    assert installed["spec"] == source["spec"]
+
+
+def test_the_definition_is_kept_on_uninstall_unless_told_otherwise() -> None:
+    (kept,) = of_kind(rendered(), "CustomResourceDefinition")
+    (going,) = of_kind(rendered("--set=crds.keep=false"), "CustomResourceDefinition")
+    assert kept["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert "annotations" not in going["metadata"]
+    assert not of_kind(rendered("--set=crds.enabled=false"), "CustomResourceDefinition")
+
+
+def test_the_pod_passes_the_restricted_standard_and_is_the_only_one() -> None:
+    (deployment,) = of_kind(rendered(), "Deployment")
+    spec, pod = deployment["spec"], deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert spec["replicas"] == 1
+    assert spec["strategy"] == {"type": "Recreate"}
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"startupProbe", "livenessProbe", "resources"} <= container.keys()
+    assert container["command"] == ["python", "-m", "shadowrun_operator"]
+
+
+def test_the_operator_is_told_the_images_it_makes_pods_from() -> None:
+    (deployment,) = of_kind(rendered("--set=image.mirror.tag=m1", "--set=image.capture.repository=r/c"), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    given = {entry["name"]: entry.get("value") for entry in container["env"]}
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    assert container["image"] == f"shadowrun/operator:{version}"
+    assert given["MIRROR_IMAGE"] == "shadowrun/mirror:m1"
+    assert given["CAPTURE_IMAGE"] == f"r/c:{version}"
+    assert {"POD_NAME", "POD_NAMESPACE", "WATCH_NAMESPACES"} <= given.keys()
+
+
+@pytest.mark.parametrize("options", [(), ("--set=watchNamespaces={a,b}",)])
+def test_no_role_has_a_wildcard_or_a_right_over_rights(options: tuple[str, ...]) -> None:
+    manifests = rendered(*options)
+    roles = of_kind(manifests, "ClusterRole") + of_kind(manifests, "Role")
+    given = {r for role in roles for r in rules(manifests, role["kind"], role["metadata"]["name"])}
+    assert len(given) > 30
+    assert not [right for right in given if "*" in right]
+    assert not [right for right in given if right[0] == "rbac.authorization.k8s.io"]
+    assert {verb for _, resource, verb in given if resource == "nodes"} == {"get", "list"}
+    assert {verb for _, resource, verb in given if resource == "pods"} == {"get", "list", "watch"}
+
+
+def test_with_named_namespaces_nothing_but_nodes_is_cluster_wide() -> None:
+    manifests = rendered("--set=watchNamespaces={a,b}")
+    name = "shadowrun-operator"
+    assert {resource for _, resource, _ in rules(manifests, "ClusterRole", name)} == {"nodes"}
+    assert [r["metadata"]["namespace"] for r in of_kind(manifests, "Role")] == ["a", "b"]
+    assert [r["metadata"]["namespace"] for r in of_kind(manifests, "RoleBinding")] == ["a", "b"]
+    assert {(r["subjects"][0]["namespace"]) for r in of_kind(manifests, "RoleBinding")} == {"system"}
+    wide = set(rules(rendered(), "ClusterRole", name))
+    assert set(rules(manifests, "Role", name)) == {right for right in wide if right[1] != "nodes"}
+
+
+def test_users_may_view_or_edit_runs_and_never_their_status() -> None:
+    manifests = rendered()
+    view = {verb for _, _, verb in rules(manifests, "ClusterRole", "shadowrun-operator-view")}
+    edit = set(rules(manifests, "ClusterRole", "shadowrun-operator-edit"))
+    assert view == {"get", "list", "watch"}
+    assert {resource for _, resource, _ in edit} == {"shadowruns"}
+    assert not [
+        r for r in of_kind(rendered("--set=rbac.aggregate=false"), "ClusterRole") if "edit" in r["metadata"]["name"]
+    ]
+
+
+def test_metrics_have_a_service_and_a_monitor_only_where_asked() -> None:
+    (service,) = of_kind(rendered(), "Service")
+    (deployment,) = of_kind(rendered(), "Deployment")
+    ports = {port["name"] for port in deployment["spec"]["template"]["spec"]["containers"][0]["ports"]}
+    assert service["spec"]["ports"][0]["targetPort"] in ports
+    assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    assert not of_kind(rendered(), "ServiceMonitor")
+    assert of_kind(rendered("--set=metrics.serviceMonitor.enabled=true"), "ServiceMonitor")
+
+
+@pytest.mark.parametrize(
+    "typo",
+    [
+        "image.operatr.tag=x",
+        "image.mirror.tags=x",
+        "watchNamespace={a}",
+        "crds.enable=true",
+        "crds.keep=maybe",
+        "watchNamespaces={Not_A_Name}",
+        "image.pullPolicy=Sometimes",
+        "metrics.serviceMonitor.intervall=1m",
+    ],
+)
+def test_a_mistyped_value_is_refused(typo: str) -> None:
+    with pytest.raises(ClusterError, match="values don't meet the specifications"):
+        rendered(f"--set={typo}")
+
+
+def test_every_value_is_in_the_schema_and_every_property_of_the_schema_is_a_value() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert values.keys() == schema["properties"].keys() - {"global"}
+
+
+def test_chart_and_distribution_have_one_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert f'version = "{chart["appVersion"]}"' in (ROOT / "pyproject.toml").read_text()
