@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import buildah
-from .archive import pack
 from .commands import ClusterError, run
 from .config import PAUSE_IMAGE
-from .locks import locked
-from .paths import cache_root
 from .progress import Step
 
 RECIPES = Path(__file__).resolve().parent / "images"
@@ -42,28 +39,16 @@ class BaseImage:
     def reference(self) -> str:
         return buildah.reference(self.tag, self.key)
 
-    @property
-    def archive(self) -> Path:
-        """The image as containerd imports it. Kept: it is needed at every start of a cluster."""
-        return cache_root() / "images" / f"{buildah.slug(self.tag)}-{self.key}.tar"
-
 
 PYTHON = BaseImage("localhost/python:3.13-slim", "python")
 PAUSE = BaseImage(PAUSE_IMAGE, "pause")
 
 
 def missing() -> list[BaseImage]:
-    return [image for image in (PAUSE, PYTHON) if not image.archive.exists()]
+    return [image for image in (PAUSE, PYTHON) if not buildah.exists(image.reference)]
 
 
 def make(image: BaseImage, _: Step) -> None:
-    """Build an image and its archive; the archive appears last and whole, so it shows that all is done."""
-    with locked(image.archive.with_suffix(".lock")):
-        if not image.archive.exists():
-            _make(image)
-
-
-def _make(image: BaseImage) -> None:
     with tempfile.TemporaryDirectory(prefix="shadowrun-image-") as folder:
         context = Path(folder)
         if image is PYTHON:
@@ -71,10 +56,6 @@ def _make(image: BaseImage) -> None:
         else:
             shutil.copy(BUSYBOX, context / "busybox")
         buildah.build(image.reference, image.dockerfile, context, target=None)
-        buildah.export(image.reference, context / "exported")
-        unfinished = image.archive.with_suffix(".unfinished")
-        pack(context / "exported", image.tag, known=(), archive=unfinished)
-        unfinished.rename(image.archive)
 
 
 def _debian_root(tar: Path) -> None:

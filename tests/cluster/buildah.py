@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .commands import ClusterError, run
-from .host import RUN_FOLDER
 from .locks import locked
 from .paths import cache_root
 
@@ -89,5 +88,6 @@ def _lock() -> Path:
 
 def _buildah(*args: str) -> str:
     """In a mount namespace of its own, so that no mount of buildah's stays behind, even when it is killed."""
-    store = [f"--root={cache_root() / 'buildah' / 'store'}", f"--runroot={RUN_FOLDER / 'buildah'}"]
+    folder = cache_root() / "buildah"
+    store = [f"--root={folder / 'store'}", f"--runroot={folder / 'run'}"]
     return run(["unshare", "--mount", "buildah", *store, "--storage-driver=overlay", *args])

@@ -11,7 +11,7 @@ from pathlib import Path
 from . import baseimages, config, controlplane, debian, gotools, host, node
 from .base import Cluster
 from .commands import ClusterError, wait_until
-from .localimages import LocalImages
+from .localimages import LocalImages, write_archive
 from .locks import locked
 from .parallel import at_once
 from .paths import State
@@ -23,6 +23,7 @@ CONTROL_PLANE_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-sch
 PROGRAMS = (*CONTROL_PLANE_PROGRAMS, *node.PROGRAMS, "containerd-shim-runc-v2", "ctr", "kubectl", "helm")
 EXPECTED = {*controlplane.PROCESSES, *node.expected_processes()}
 READY_TIMEOUT = 120.0
+RECOVERY_TIMEOUT = 60.0  # a machine under load may answer late; that is no reason to throw a cluster away
 SETTLE_POLL = 0.3
 
 
@@ -36,6 +37,8 @@ class LocalCluster(Cluster):
 
     def create(self) -> bool:
         require_root()
+        if self.is_healthy():
+            return False
         carry_out(machine_plan(), self.quiet)
         with locked(host.LOCK):
             if self.is_healthy():
@@ -55,13 +58,14 @@ class LocalCluster(Cluster):
             sweep(self.state)
 
     def is_healthy(self) -> bool:
-        """Every process runs, from the programs this checkout asks for, the API is ready and so is every node."""
+        """Every process runs, from the programs this checkout asks for, and every node is Ready, or soon is again."""
         if EXPECTED - alive(self.state) or made_from(self.state) != programs_key():
             return False
         try:
-            return self.kubectl("get", "--raw", "/readyz", timeout=5) == "ok" and self._ready_nodes() == len(NODES)
+            self._wait_for_nodes(RECOVERY_TIMEOUT)
         except ClusterError:
             return False
+        return True
 
     def build_image(self, tag: str, dockerfile: Path, context: Path, target: str | None = None) -> None:
         LocalImages(self.state).build(tag, dockerfile, context, target)
@@ -79,13 +83,19 @@ class LocalCluster(Cluster):
 
     def _start_machines(self, lane: Lane) -> None:
         host.remove_tree(self.state.logs)
+        self.state.nodes.mkdir(parents=True)
+        write_archive(baseimages.PAUSE.reference, baseimages.PAUSE.tag, self._pause_archive)
         machines = [partial(self._start_machine, one, lane) for one in NODES]
         at_once([partial(controlplane.start_api, self.state, lane), *machines])
+
+    @property
+    def _pause_archive(self) -> Path:
+        return self.state.nodes / "pause.tar"
 
     def _start_machine(self, one: Node, lane: Lane) -> None:
         node.power_on(one, self.state, lane)
         node.start_containerd(one, self.state, lane)
-        node.import_image(one, self.state, baseimages.PAUSE.archive)
+        node.import_image(one, self.state, self._pause_archive)
 
     def _start_kubernetes(self, lane: Lane) -> None:
         controlplane.start_controllers(self.state, lane)
@@ -96,7 +106,7 @@ class LocalCluster(Cluster):
 
     def _wait_until_ready(self) -> None:
         at_once(partial(self._add_gpus, one) for one in NODES)
-        wait_until(lambda: self._ready_nodes() == len(NODES), "all nodes are Ready", READY_TIMEOUT, SETTLE_POLL)
+        self._wait_for_nodes(READY_TIMEOUT)
         self.state.made_from.write_text(programs_key())
 
     def _add_gpus(self, one: Node) -> None:
@@ -104,9 +114,10 @@ class LocalCluster(Cluster):
         add = partial(self.kubectl, *patch, config.gpu_patch(one.pool.gpus))
         wait_until(lambda: bool(add()), f"{one.name} is registered", READY_TIMEOUT, SETTLE_POLL)
 
-    def _ready_nodes(self) -> int:
-        ready = "{.items[*].status.conditions[?(@.type=='Ready')].status}"
-        return self.kubectl("get", "nodes", "-o", f"jsonpath={ready}", timeout=10).split().count("True")
+    def _wait_for_nodes(self, timeout: float) -> None:
+        ready = "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"
+        ask = partial(self.kubectl, "get", "nodes", "-o", ready, timeout=timeout)
+        wait_until(lambda: ask().split() == ["True"] * len(NODES), "all nodes are Ready", timeout, SETTLE_POLL)
 
 
 def require_root() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -50,9 +51,8 @@ class LocalImages:
     def _import(self, tag: str, reference: str) -> list[str]:
         known = {layer for image in _read_all(self.state.loaded_images) for layer in image.layers}
         with tempfile.TemporaryDirectory(prefix="image-", dir=self.state.root) as folder:
-            exported, archive = Path(folder, "exported"), Path(folder, "image.tar")
-            buildah.export(reference, exported)
-            layers = pack(exported, tag, known, archive)
+            archive = Path(folder, "image.tar")
+            layers = write_archive(reference, tag, archive, known)
             at_once(partial(node.import_image, one, self.state, archive) for one in NODES)
         return layers
 
@@ -63,6 +63,14 @@ class LocalImages:
         if built is None or not buildah.exists(built.reference):
             raise ClusterError(f"{tag} is not built; build it first")
         return built.reference
+
+
+def write_archive(reference: str, tag: str, archive: Path, known: Collection[str] = ()) -> list[str]:
+    """A build as a file that nodes import under the tag. Returns the digests of its layers."""
+    with tempfile.TemporaryDirectory(prefix="export-", dir=archive.parent) as folder:
+        exported = Path(folder, "image")
+        buildah.export(reference, exported)
+        return pack(exported, tag, known, archive)
 
 
 def _read(folder: Path, tag: str) -> Image | None:

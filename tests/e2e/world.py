@@ -183,7 +183,7 @@ def primary() -> list[Manifest]:
         "image": TRAFFIC.tag,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "-m", "examples.engine.simulator"],
-        "env": [{"name": "SPEED", "value": "1"}, {"name": "PREFILL_MS", "value": "1"}],
+        "env": [{"name": "SPEED", "value": "1"}, {"name": "PREFILL_MS", "value": "0.3"}],
         "ports": [{"name": "http", "containerPort": 8000}],
         "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1},
         "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},

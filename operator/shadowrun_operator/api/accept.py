@@ -1,68 +1,96 @@
 """What the resource can say and this version does not do: each such field is named, nothing is silently ignored.
 
-Pure. A field leaves this list in the same change that implements it. What contradicts itself is refused by the API
+Pure. A field leaves this table in the same change that implements it. What contradicts itself is refused by the API
 server before; what is missing in the cluster is found by the operator.
 """
 
-from shadowrun_operator.api.spec import Capture, EndConditions, Sampling, Spec
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shadowrun_operator.api.spec import Spec
+
+
+@dataclass(frozen=True)
+class NotYet:
+    """A field, the part of a sentence that says what is asked of it, when it is, and what to do instead."""
+
+    field: str
+    asks: str
+    asked: Callable[[Spec], bool]
+    instead: str
+
+    @property
+    def sentence(self) -> str:
+        """The whole for people."""
+        return f"{' '.join(part for part in (self.field, self.asks) if part)} is not implemented yet: {self.instead}."
+
+
+_OTHER_ENDS = "use pairs, tokens or spec.duration"
+
+NOT_YET: tuple[NotYet, ...] = (
+    NotYet("spec.capture.mode", "other than Proxy", lambda s: s.capture.mode != "Proxy", "use Proxy"),
+    NotYet(
+        "spec.capture.proxy.port",
+        "other than the primary's",
+        lambda s: s.capture.proxy is not None and s.capture.proxy.port not in (None, s.primary.service.port),
+        "leave it out",
+    ),
+    NotYet(
+        "spec.sampling.key.bodyField",
+        "",
+        lambda s: s.sampling.key is not None and s.sampling.key.body_field is not None,
+        "use key.header",
+    ),
+    NotYet(
+        "spec.sampling.key.credential",
+        "",
+        lambda s: s.sampling.key is not None and s.sampling.key.credential is not None,
+        "use key.header",
+    ),
+    NotYet(
+        "spec.sampling.unit",
+        "Conversation without a key",
+        lambda s: s.sampling.key is None and s.sampling.unit == "Conversation",
+        "name the header with the conversation's id in sampling.key.header, or use unit Request",
+    ),
+    NotYet(
+        "spec.sampling.onMissingKey",
+        "Lineage",
+        lambda s: s.sampling.on_missing_key == "Lineage",
+        "use Random or Skip",
+    ),
+    NotYet(
+        "spec.sampling.classRates",
+        "",
+        lambda s: bool(s.sampling.class_rates),
+        "leave it out; all classes are sampled at spec.sampling.rate",
+    ),
+    NotYet(
+        "spec.admission.queue.maxLength",
+        "above 0",
+        lambda s: s.admission.queue.max_length > 0,
+        "leave it out; pairs over the cap are shed",
+    ),
+    NotYet("spec.mirror.replicas", "above 1", lambda s: s.mirror.replicas > 1, "leave it out"),
+    NotYet(
+        "spec.arms.replicas",
+        "above 1 for units other than Request",
+        lambda s: s.arms.replicas > 1 and s.sampling.unit != "Request",
+        "use 1, or unit Request",
+    ),
+    NotYet(
+        "spec.comparison",
+        "",
+        lambda s: s.comparison is not None and (s.comparison.output != "None" or bool(s.comparison.checks)),
+        "leave it out; answers are measured and not compared",
+    ),
+    NotYet("spec.livePathGuard", "", lambda s: s.live_path_guard is not None, "leave it out"),
+    NotYet("spec.endConditions.gpuHours", "", lambda s: s.end_conditions.gpu_hours is not None, _OTHER_ENDS),
+    NotYet("spec.endConditions.decided", "", lambda s: s.end_conditions.decided, _OTHER_ENDS),
+    NotYet("spec.endConditions.matchRate", "", lambda s: s.end_conditions.match_rate is not None, _OTHER_ENDS),
+)
 
 
 def not_implemented(spec: Spec) -> list[str]:
     """A sentence for every field that asks for what is not done yet, in the order of the spec; empty when none does."""
-    return [
-        *_in_capture(spec.capture, spec.primary.service.port),
-        *_in_sampling(spec.sampling),
-        *_in_the_rest(spec),
-        *_in_end_conditions(spec.end_conditions),
-    ]
-
-
-def _in_capture(capture: Capture, primary_port: int) -> list[str]:
-    found = []
-    if capture.mode != "Proxy":
-        found.append(f"spec.capture.mode {capture.mode} is not implemented yet; use Proxy.")
-    if capture.proxy is not None and capture.proxy.port not in (None, primary_port):
-        found.append("spec.capture.proxy.port is not implemented yet where it is not the primary's port.")
-    return found
-
-
-def _in_sampling(sampling: Sampling) -> list[str]:
-    found = []
-    key = sampling.key
-    if key is not None and key.body_field is not None:
-        found.append("spec.sampling.key.bodyField is not implemented yet; use key.header.")
-    if key is not None and key.credential is not None:
-        found.append("spec.sampling.key.credential is not implemented yet; use key.header.")
-    if key is None and sampling.unit == "Conversation":
-        found.append("spec.sampling.key is needed for unit Conversation: following its opening is not implemented yet.")
-    if sampling.on_missing_key == "Lineage":
-        found.append("spec.sampling.onMissingKey Lineage is not implemented yet; use Random or Skip.")
-    if sampling.class_rates:
-        found.append("spec.sampling.classRates is not implemented yet; all classes are sampled at spec.sampling.rate.")
-    return found
-
-
-def _in_the_rest(spec: Spec) -> list[str]:
-    found = []
-    if spec.admission.queue.max_length > 0:
-        found.append("spec.admission.queue.maxLength above 0 is not implemented yet; pairs over the cap are shed.")
-    if spec.mirror.replicas > 1:
-        found.append("spec.mirror.replicas above 1 is not implemented yet.")
-    if spec.arms.replicas > 1 and spec.sampling.unit != "Request":
-        found.append("spec.arms.replicas above 1 is not implemented yet for units other than Request.")
-    if spec.comparison is not None:
-        found.append("spec.comparison is not implemented yet; answers are measured and not compared.")
-    if spec.live_path_guard is not None:
-        found.append("spec.livePathGuard is not implemented yet.")
-    return found
-
-
-def _in_end_conditions(conditions: EndConditions) -> list[str]:
-    found = []
-    if conditions.gpu_hours is not None:
-        found.append("spec.endConditions.gpuHours is not implemented yet; use pairs, tokens or spec.duration.")
-    if conditions.decided:
-        found.append("spec.endConditions.decided is not implemented yet; use pairs, tokens or spec.duration.")
-    if conditions.match_rate is not None:
-        found.append("spec.endConditions.matchRate is not implemented yet; use pairs, tokens or spec.duration.")
-    return found
+    return [entry.sentence for entry in NOT_YET if entry.asked(spec)]

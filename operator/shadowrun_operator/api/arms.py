@@ -31,7 +31,7 @@ class Candidate(Block):
     """What is under test, and nothing else: the only difference between the baseline and the candidate."""
 
     patch: Opaque = Field(default={})
-    """Strategic merge patch of the pod template, {spec: {containers: …}}, or of the Deployment around it."""
+    """Strategic merge patch of the pod template, such as {spec: {containers: …}}; empty for a test of equal arms."""
     model: ModelName = ""
     """Model name written into the candidate's copies; empty takes arms.model."""
 

@@ -73,14 +73,12 @@ class EndReason(_Word):
     DURATION_REACHED = "DurationReached", "The counted time has reached spec.duration."
     PAIRS_REACHED = "PairsReached", "The counted pairs have reached endConditions.pairs."
     TOKENS_REACHED = "TokensReached", "The counted tokens have reached endConditions.tokens."
-    CRITERION_FAILED = "CriterionFailed", "A critical criterion was proven violated."
     START_DEADLINE_EXCEEDED = "StartDeadlineExceeded", "No pair was counted before spec.startDeadline."
     HARDWARE_MISMATCH = "HardwareMismatch", "The arms ran on unequal nodes."
     STOPPED = "Stopped", "Somebody set spec.stop.reason."
     EXPIRED = "Expired", "The absolute expiry ended the run before any end condition did."
     SPEC_CHANGED = "SpecChanged", "A part of the spec that decides the evidence changed after the start."
     EVIDENCE_LOST = "EvidenceLost", "Counted evidence was lost and cannot be recovered."
-    CAPTURE_LOST = "CaptureLost", "Capture or its Service was removed or changed from outside."
 
     @property
     def judged(self) -> bool:
@@ -88,9 +86,7 @@ class EndReason(_Word):
         return self in _JUDGED
 
 
-_JUDGED = frozenset(
-    {EndReason.DURATION_REACHED, EndReason.PAIRS_REACHED, EndReason.TOKENS_REACHED, EndReason.CRITERION_FAILED}
-)
+_JUDGED = frozenset({EndReason.DURATION_REACHED, EndReason.PAIRS_REACHED, EndReason.TOKENS_REACHED})
 
 
 def timestamp(now: datetime) -> str:

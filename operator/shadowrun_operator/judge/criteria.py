@@ -9,8 +9,8 @@ z is counted so that more is better for the candidate. With `limit` for the mean
     Fail       the upper bound is below the limit, at `fail_alpha` shared among the gating criteria by Holm's method
 
 Ties may shift a latency's limit (`thresholds.tie_shift`). A refuted Better means: proven not better. Informational
-criteria are judged alone (no Holm) and take no part in the verdict. A critical criterion differs in when, not in what:
-refuted, it would end the run at once; with one look at the end it is judged like any other and reported as critical.
+criteria are judged alone (no Holm) and take no part in the verdict. A critical criterion is judged like any other; when
+several are refuted it is named first.
 """
 
 import math

@@ -53,18 +53,8 @@ def candidate_patch(patch: Manifest, *, replicas: int, spec_hash: str) -> Manife
     """The one strategic-merge patch of our own, still empty candidate: the user's change and its replicas."""
     return {
         "metadata": {"annotations": {names.PATCHED_ANNOTATION: spec_hash}},
-        "spec": {"replicas": replicas, "template": template_patch(patch)},
+        "spec": {"replicas": replicas, "template": patch},
     }
-
-
-def template_patch(patch: Manifest) -> Manifest:
-    """The part of the user's patch that is about pods: of a Deployment's patch that is `spec.template`.
-
-    A patch of a pod template is taken as it is; a pod has no `spec.template`, so the two cannot be mistaken.
-    """
-    spec = patch.get("spec")
-    template: Manifest = spec["template"] if isinstance(spec, dict) and "template" in spec else patch
-    return template
 
 
 def carries_patch(candidate: Manifest, spec_hash: str) -> bool:
@@ -114,15 +104,10 @@ def patch_problem(
 ) -> str | None:
     """What is wrong with the candidate's patch, as far as it shows without the API server: what, where, what to do."""
     where = "spec.arms.candidate.patch"
-    if not isinstance(patch, dict) or not patch:
-        return f"{where} must be a non-empty mapping: a strategic-merge patch of the copied Deployment."
+    if not isinstance(patch, dict):
+        return f"{where} must be a mapping: a strategic-merge patch of a pod template."
     if isinstance(patch.get("spec"), dict) and "template" in patch["spec"]:
-        beside = sorted({*patch, *patch["spec"]} - {"spec", "template"})
-        if beside:
-            return f"{where} sets {beside[0]!r} beside spec.template; only the pods may differ: leave it out."
-        where, patch = f"{where}.spec.template", patch["spec"]["template"]
-        if not isinstance(patch, dict) or not patch:
-            return f"{where} must be a non-empty mapping."
+        return f"{where} is one of a Deployment, and only the pods may differ: write what is in its spec.template."
     unknown = sorted(set(patch) - {"metadata", "spec"})
     if unknown:
         return f"{where} has {unknown[0]!r}; a pod template has only metadata and spec: put the change there."

@@ -6,12 +6,12 @@ Nothing is created before every check has passed.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shadowrun_operator.api import accept
 from shadowrun_operator.api.conditions import ConditionType, Reason, condition
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.arms import patch_problem
 from shadowrun_operator.reconcile.observation import API_REFUSED, Observation
 from shadowrun_operator.reconcile.primary import primary_port, service_port
-from shadowrun_operator.reconcile.unsupported import unsupported_field
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,8 @@ def name_too_long(seen: Observation) -> Violation | None:
 
 def not_implemented(seen: Observation) -> Violation | None:
     """Nothing is asked for that this version cannot do."""
-    field = unsupported_field(seen.run.spec)
-    if field is None:
-        return None
-    return Violation(Reason.NOT_IMPLEMENTED, f"{field} is not implemented yet: remove it from the spec.")
+    found = accept.not_implemented(seen.run.spec)
+    return Violation(Reason.NOT_IMPLEMENTED, " ".join(found)) if found else None
 
 
 def primary_not_found(seen: Observation) -> Violation | None:

@@ -17,7 +17,7 @@ NOT_YET: dict[str, dict[str, Any]] = {
     "spec.capture.proxy.port": {"capture": {"proxy": {"serviceName": "x", "port": 8001}}},
     "spec.sampling.key.bodyField": {"sampling": {"unit": "Key", "key": {"bodyField": "user"}}},
     "spec.sampling.key.credential": {"sampling": {"unit": "Key", "key": {"credential": True}}},
-    "spec.sampling.key is": {"sampling": {"unit": "Conversation"}},
+    "spec.sampling.unit Conversation without a key": {"sampling": {"unit": "Conversation"}},
     "spec.sampling.onMissingKey": {"sampling": KEYED | {"onMissingKey": "Lineage"}},
     "spec.sampling.classRates": {"sampling": {"classRates": [{"class": "default", "rate": "2%"}]}},
     "spec.admission.queue.maxLength": {"admission": {"queue": {"maxLength": 1}}},
@@ -40,6 +40,7 @@ DONE: dict[str, dict[str, Any]] = {
     "a control": {"arms": ARMS | {"control": "Enabled"}},
     "ends by pairs and tokens": {"endConditions": {"pairs": 1, "tokens": 1}},
     "a list of models": {"capture": {"proxy": {"serviceName": "x"}, "models": ["m"]}},
+    "a comparison that asks for nothing": {"comparison": {"output": "None"}},
     "a stop": {"stop": {"reason": "enough"}},
 }
 
@@ -58,7 +59,7 @@ def test_what_is_done_is_not_named(blocks: dict[str, Any]) -> None:
 
 def test_everything_not_done_is_named_at_once() -> None:
     found = not_implemented(
-        spec(comparison={}, livePathGuard={}, endConditions={"gpuHours": 1, "decided": True, "matchRate": "99%"})
+        spec(comparison={"checks": ["ToolCalls"]}, livePathGuard={}, endConditions={"gpuHours": 1, "decided": True, "matchRate": "99%"})
     )
     assert [sentence.split()[0] for sentence in found] == [
         "spec.comparison",

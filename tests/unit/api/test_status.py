@@ -122,5 +122,4 @@ def test_only_the_agreed_ends_are_judged() -> None:
         "DurationReached",
         "PairsReached",
         "TokensReached",
-        "CriterionFailed",
     ]

@@ -13,7 +13,6 @@ from shadowrun_operator.manifests.arms import (
     carries_patch,
     patch_problem,
     pod_spec_diff,
-    template_patch,
 )
 from shadowrun_operator.manifests.names import Manifest, RunRef
 
@@ -61,7 +60,7 @@ def test_building_an_arm_leaves_the_source_as_it_was() -> None:
 
 
 def test_the_candidate_s_patch_is_marked_with_the_spec_it_belongs_to() -> None:
-    patch = {"spec": {"template": {"spec": {"hostname": "a"}}}}
+    patch = {"spec": {"hostname": "a"}}
     body = candidate_patch(patch, replicas=3, spec_hash="abc")
     assert body["spec"] == {"replicas": 3, "template": {"spec": {"hostname": "a"}}}
     candidate = _arm("candidate")
@@ -71,20 +70,17 @@ def test_the_candidate_s_patch_is_marked_with_the_spec_it_belongs_to() -> None:
     assert not carries_patch(candidate, "other")
 
 
-def test_a_patch_may_be_of_the_deployment_or_of_its_pod_template() -> None:
-    template = {"spec": {"containers": [{"name": "engine", "args": []}]}}
-    assert template_patch({"spec": {"template": template}}) == template
-    assert template_patch(template) == template
+def test_an_empty_patch_is_a_test_of_equal_arms() -> None:
+    assert patch_problem({}, deployment(), service_selector={"app": "chat"}) is None
 
 
 @pytest.mark.parametrize(
     ("patch", "says"),
     [
-        (None, "non-empty mapping"),
-        ([], "non-empty mapping"),
-        ({"spec": {"template": []}}, "non-empty mapping"),
+        (None, "must be a mapping"),
+        ([], "must be a mapping"),
         ({"kind": "Deployment"}, "'kind'"),
-        ({"spec": {"replicas": 2, "template": {"spec": {}}}}, "'replicas'"),
+        ({"spec": {"replicas": 2, "template": {"spec": {}}}}, "one of a Deployment"),
         ({"metadata": {"labels": {"app": "chat", "x": "y"}}}, "app=chat"),
         ({"metadata": {"labels": {names.COMPONENT_LABEL: "baseline"}}}, names.COMPONENT_LABEL),
         ({"metadata": []}, "must be mappings"),
@@ -106,7 +102,7 @@ def test_a_patch_that_cannot_be_meant_is_explained(patch: Any, says: str) -> Non
 @pytest.mark.parametrize(
     "patch",
     [
-        {"spec": {"template": {"spec": {"containers": [{"name": "engine", "args": ["-x"]}]}}}},
+        {"spec": {"containers": [{"name": "engine", "args": ["-x"]}]}},
         {"spec": {"containers": [{"name": "engine", "image": "e:2"}], "nodeSelector": {"a": "b"}}},
         {"metadata": {"labels": {"app": "other"}}},
         {"spec": {"containers": [{"$patch": "delete", "name": "engine"}]}},

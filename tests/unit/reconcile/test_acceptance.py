@@ -69,13 +69,13 @@ NOT_YET = {
 }
 
 PATCHES: dict[str, Any] = {
-    "empty": {},
-    "of no container": {"spec": {"template": {"spec": {"containers": [{"name": "engin", "args": []}]}}}},
-    "of the replicas": {"spec": {"replicas": 3, "template": {"spec": {"hostname": "a"}}}},
-    "with the primary's label": {"spec": {"template": {"metadata": {"labels": {"app": "chat"}}}}},
-    "with our label": {"spec": {"template": {"metadata": {"labels": {names.RUN_LABEL: "y"}}}}},
-    "with an identity": {"spec": {"template": {"spec": {"serviceAccountName": "admin"}}}},
-    "of a container without a name": {"spec": {"template": {"spec": {"containers": [{"args": []}]}}}},
+    "not a mapping of a pod": {"spec": []},
+    "of no container": {"spec": {"containers": [{"name": "engin", "args": []}]}},
+    "of the Deployment": {"spec": {"replicas": 3, "template": {"spec": {"hostname": "a"}}}},
+    "with the primary's label": {"metadata": {"labels": {"app": "chat"}}},
+    "with our label": {"metadata": {"labels": {names.RUN_LABEL: "y"}}},
+    "with an identity": {"spec": {"serviceAccountName": "admin"}},
+    "of a container without a name": {"spec": {"containers": [{"args": []}]}},
     "at the wrong level": {"containers": [{"name": "engine"}]},
 }
 

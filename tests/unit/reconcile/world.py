@@ -49,7 +49,7 @@ def spec(**changes: Any) -> dict[str, Any]:
         "arms": {
             "template": {"deploymentRef": {"name": "chat"}},
             "candidate": {
-                "patch": {"spec": {"template": {"spec": {"containers": [{"name": "engine", "args": ["-x"]}]}}}}
+                "patch": {"spec": {"containers": [{"name": "engine", "args": ["-x"]}]}}
             },
             "warmup": {"duration": "20s", "requests": 40},
         },
