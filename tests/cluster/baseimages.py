@@ -49,6 +49,8 @@ def missing() -> list[BaseImage]:
 
 
 def make(image: BaseImage, _: Step) -> None:
+    if buildah.exists(image.reference):  # a plan made before buildah was installed could not see it
+        return
     with tempfile.TemporaryDirectory(prefix="shadowrun-image-") as folder:
         context = Path(folder)
         if image is PYTHON:

@@ -54,9 +54,6 @@ def existing(group: str, root: Path = ROOT) -> list[Path]:
 def remove(group: str, root: Path = ROOT) -> None:
     """Remove a group and those below it; the kernel refuses for a moment while the last processes leave."""
     wait_until(lambda: not _remove_what_is_empty(group, root), f"control group {group} is empty", timeout=20)
-    for folder in existing(str(Path(group).parent), root):
-        with suppress(OSError):  # not empty: another lane's group is beside it
-            folder.rmdir()
 
 
 def _remove_what_is_empty(group: str, root: Path) -> list[Path]:

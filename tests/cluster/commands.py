@@ -45,7 +45,7 @@ def run(
     except subprocess.TimeoutExpired as late:
         raise ClusterError(f"{shlex.join(line)} took longer than {timeout} s") from late
     if done.returncode != 0:
-        said = last_lines(done.stderr or done.stdout)
+        said = last_lines(done.stdout + done.stderr)
         raise ClusterError(f"{shlex.join(line)} ended with {done.returncode}:\n{said}")
     return done.stdout
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from . import cgroups
 from .commands import ClusterError, run
 from .config import NODE_FOLDERS
-from .topology import LANES, NODES, Lane
+from .topology import CONTROL_GROUPS, LANES, NODES, Lane
 
 RUN_FOLDER = Path("/run/shadowrun")
 LOCK = RUN_FOLDER / "lock"
@@ -110,6 +110,7 @@ def restore(state: Path) -> None:
     cgroups.remove(lane.control_group)
     records.give_back(lane)
     if not records.holders():
+        cgroups.remove(CONTROL_GROUPS)
         MachineRecord().restore()
 
 
@@ -128,11 +129,10 @@ def existing_links(lane: Lane) -> list[str]:
 
 def leftovers() -> list[str]:
     """What of any cluster is on the machine besides processes, in words."""
-    found = []
+    found: list[str] = []
     for lane in LANES:
         found += [f"link {link}" for link in existing_links(lane)]
-        found += [f"control group {group}" for group in cgroups.existing(lane.control_group)]
-    return found
+    return found + [f"control group {group}" for group in cgroups.existing(CONTROL_GROUPS)]
 
 
 def remove_tree(folder: Path) -> None:

@@ -68,10 +68,10 @@ class LocalCluster(Cluster):
         return True
 
     def build_image(self, tag: str, dockerfile: Path, context: Path, target: str | None = None) -> None:
-        LocalImages(self.state).build(tag, dockerfile, context, target)
+        LocalImages(self.state, quiet=self.quiet).build(tag, dockerfile, context, target)
 
     def load_docker_image(self, docker_image: str) -> None:
-        LocalImages(self.state).load(docker_image)
+        LocalImages(self.state, quiet=self.quiet).load(docker_image)
 
     def _plan(self) -> Plan:
         lane = host.prepare(self.state.root)

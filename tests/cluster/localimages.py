@@ -13,6 +13,7 @@ from .commands import ClusterError
 from .dockerfile import content_key
 from .parallel import at_once
 from .paths import State
+from .progress import carry_out
 from .topology import NODES
 
 
@@ -28,33 +29,36 @@ class Image:
 class LocalImages:
     """Remembers what this checkout's tags stand for; the builds themselves are shared by all checkouts."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, *, quiet: bool = False) -> None:
         self.state = state
+        self.quiet = quiet
 
     def build(self, tag: str, dockerfile: Path, context: Path, target: str | None = None) -> None:
         key = content_key(dockerfile, context, target, base=baseimages.PYTHON.key)
         reference = buildah.reference(tag, key)
         if not buildah.exists(reference):
             options = buildah.product_build_options(baseimages.PYTHON.reference)
-            buildah.build(reference, dockerfile, context, target, options)
+            work = partial(buildah.build, reference, dockerfile, context, target, options)
+            carry_out([(f"building {tag}", lambda _: work())], self.quiet)
             buildah.prune(tag)
         _write(self.state.built_images, Image(tag, reference))
 
     def load(self, tag: str) -> None:
         """Import into every node, unless the nodes have just this content."""
+        if not self.state.nodes.exists():
+            raise ClusterError("there are no nodes to load an image into; bring the cluster up first")
         reference = self._reference(tag)
         loaded = _read(self.state.loaded_images, tag)
         if loaded is None or loaded.reference != reference:
-            layers = self._import(tag, reference)
-            _write(self.state.loaded_images, Image(tag, reference, layers))
+            carry_out([(f"loading {tag} into {len(NODES)} nodes", lambda _: self._import(tag, reference))], self.quiet)
 
-    def _import(self, tag: str, reference: str) -> list[str]:
+    def _import(self, tag: str, reference: str) -> None:
         known = {layer for image in _read_all(self.state.loaded_images) for layer in image.layers}
         with tempfile.TemporaryDirectory(prefix="image-", dir=self.state.root) as folder:
             archive = Path(folder, "image.tar")
             layers = write_archive(reference, tag, archive, known)
             at_once(partial(node.import_image, one, self.state, archive) for one in NODES)
-        return layers
+        _write(self.state.loaded_images, Image(tag, reference, layers))
 
     def _reference(self, tag: str) -> str:
         if tag == baseimages.PYTHON.tag:

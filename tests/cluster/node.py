@@ -31,18 +31,9 @@ def power_on(node: Node, state: State, lane: Lane) -> None:
     for name in config.NODE_FOLDERS.values():
         (folder / name).mkdir(parents=True)
     script = config.node_setup(node, folder, ready)
-    namespaces = [
-        "--net",
-        "--mount",
-        "--pid",
-        "--uts",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-        "--propagation=slave",
-    ]
+    namespaces = ["--net", "--mount", "--pid", "--uts", "--mount-proc", "--propagation=slave"]
     name = f"{node.name}/{FIRST_PROCESS}"
-    first = spawn(name, ["unshare", *namespaces, "sh", "-c", script], state)
+    first = spawn(name, ["unshare", *namespaces, "--fork", "--kill-child", "sh", "-c", script], state)
     first.wait_until(ready.exists, f"{node.name} has its folders", START_TIMEOUT, poll=0.01)
     _connect(node, lane, first_pid(node, state))
 
@@ -83,16 +74,8 @@ def start_containerd(node: Node, state: State, lane: Lane) -> None:
 
 def import_image(node: Node, state: State, archive: Path) -> None:
     """Unpack an image in the node. Its archive's layers are not kept as well: nothing pushes them anywhere."""
-    ctr: list[str | Path] = [
-        path_of("ctr"),
-        "--namespace",
-        "k8s.io",
-        "images",
-        "import",
-        "--local",
-        "--discard-unpacked-layers",
-    ]
-    run(inside(node, state, [*ctr, archive]))
+    options = ["--local", "--discard-unpacked-layers"]
+    run(inside(node, state, [path_of("ctr"), "--namespace=k8s.io", "images", "import", *options, archive]))
 
 
 def start_kubelet(node: Node, state: State, lane: Lane) -> None:

@@ -5,6 +5,7 @@ means the same here. A provider that is missing is an error with its reason, nev
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -23,11 +24,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@contextmanager
+def progress_shown(config: pytest.Config) -> Iterator[None]:
+    """The first time takes minutes; whoever waits must see what for, which pytest would keep to itself."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else nullcontext():
+        yield
+
+
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster with two GPU pools. Left up if it was up before, or with --keep-cluster."""
     one = chosen_cluster(request.config.getoption("--cluster"))
-    made_here = one.create()
+    with progress_shown(request.config):
+        made_here = one.create()
     try:
         yield one
     finally:

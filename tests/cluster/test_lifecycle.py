@@ -70,27 +70,22 @@ def test_a_cluster_that_was_killed_is_made_anew(checkout: LocalCluster) -> None:
     checkout.delete()
 
 
-def test_a_checkout_that_is_gone_is_cleaned_up_after_by_the_next_one(checkout: LocalCluster, tmp_path: Path) -> None:
+def test_a_neighbour_is_left_alone_while_it_lives_and_cleaned_up_after_when_its_checkout_is_gone(
+    checkout: LocalCluster, tmp_path: Path
+) -> None:
     checkout.create()
     lane = lane_of(checkout)
-    shutil.rmtree(checkout.state.root.parent)
     another = LocalCluster(State(tmp_path / "another" / ".cluster"), quiet=True)
     try:
         another.create()
-        assert lane_of(another) == lane
+        assert lane_of(another) != lane
+        assert checkout.is_healthy()
+        another.delete()
+        assert checkout.is_healthy()
+        shutil.rmtree(checkout.state.root.parent)
+        another.create()
+        assert lane_of(another) == lane, "the lane of the one that is gone is free again"
         assert processes_of(checkout.state) == []
     finally:
         another.delete()
     assert traces(another, lane) == []
-
-
-def test_a_living_neighbour_is_left_alone(checkout: LocalCluster, tmp_path: Path) -> None:
-    checkout.create()
-    another = LocalCluster(State(tmp_path / "another" / ".cluster"), quiet=True)
-    try:
-        another.create()
-        assert lane_of(another) != lane_of(checkout)
-    finally:
-        another.delete()
-    assert checkout.is_healthy()
-    assert checkout.kubectl("get", "--raw", "/readyz") == "ok"

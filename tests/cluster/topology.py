@@ -10,6 +10,8 @@ ETCD_PEER_PORT = 12380
 CONTROLLER_MANAGER_PORT = 16444
 SCHEDULER_PORT = 16445
 
+CONTROL_GROUPS = "/shadowrun"
+
 GPU_RESOURCE = "nvidia.com/gpu"
 
 
@@ -101,7 +103,7 @@ class Lane:
     @property
     def control_group(self) -> str:
         """As the kubelet names it, below each hierarchy; every node has one below this."""
-        return f"/shadowrun/{self.bridge}"
+        return f"{CONTROL_GROUPS}/{self.bridge}"
 
 
 LANES = tuple(Lane(number) for number in range(8))

@@ -79,7 +79,7 @@ def test_removing_a_group_leaves_its_neighbour(tmp_path: Path) -> None:
     cgroups.remove("/shadowrun/sr0", tmp_path)
     assert cgroups.existing("/shadowrun/sr0", tmp_path) == []
     assert cgroups.existing("/shadowrun/sr1/node1", tmp_path) != []
-    cgroups.remove("/shadowrun/sr1", tmp_path)
+    cgroups.remove("/shadowrun", tmp_path)
     assert cgroups.existing("/shadowrun", tmp_path) == []
 
 

@@ -46,8 +46,12 @@ def test_the_archive_of_the_mirror_is_the_one_with_the_whole_release() -> None:
 
 
 def test_an_image_that_was_never_built_is_not_loaded(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    with pytest.raises(ClusterError, match="bring the cluster up first"):
+        LocalImages(state).load("app:1")
+    state.nodes.mkdir()
     with pytest.raises(ClusterError, match="app:1 is not built"):
-        LocalImages(State(tmp_path)).load("app:1")
+        LocalImages(state).load("app:1")
 
 
 def test_tags_have_names_a_store_accepts() -> None:
