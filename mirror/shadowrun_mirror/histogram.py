@@ -41,6 +41,15 @@ class Histogram(msgspec.Struct, kw_only=True):
             bins[index] = bins.get(index, 0) + count
         return Histogram(bins=bins, failed=self.failed + other.failed, total=self.total + other.total)
 
+    def since(self, earlier: "Histogram") -> "Histogram":
+        """What was counted after `earlier`, a snapshot of the same histogram."""
+        bins = {index: n - earlier.bins.get(index, 0) for index, n in self.bins.items()}
+        return Histogram(
+            bins={index: n for index, n in bins.items() if n},
+            failed=self.failed - earlier.failed,
+            total=self.total - earlier.total,
+        )
+
     def quantile(self, p: float) -> float:
         """Upper edge in seconds of the bin that holds the p-quantile (0 < p <= 1); +infinity where failures reach it.
 

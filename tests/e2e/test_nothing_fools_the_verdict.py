@@ -22,8 +22,8 @@ def both(world: World) -> dict[str, dict[str, object]]:
     same["spec"]["primary"]["service"]["name"] = "chat-two"
     same["spec"]["arms"]["template"]["deploymentRef"]["name"] = "chat-two"
     world.apply(same)
-    world.serve_customers("customers", "chat-shadowed", rate=6)
-    world.serve_customers("customers-two", "chat-two-shadowed", rate=6)
+    world.serve_customers("customers", "chat-shadowed", rate=5)
+    world.serve_customers("customers-two", "chat-two-shadowed", rate=5)
     return {name: world.wait_complete(name, 300) for name in ("dropper", "same")}
 
 

@@ -101,7 +101,7 @@ class World:
                 raise NeverHappenedError(f"{what}: not within {seconds} s")
             time.sleep(0.5)
 
-    def serve_customers(self, name: str, service: str, *, rate: float = 8, connection: str = "keep") -> None:
+    def serve_customers(self, name: str, service: str, *, rate: float = 4, connection: str = "keep") -> None:
         """Customers who never stop, from the moment their Service has someone behind it."""
         self.until(f"endpoints of {service}", lambda: self.endpoints(service) != [], 60)
         self.apply(customers(name, service, rate, connection))
@@ -183,7 +183,7 @@ def primary() -> list[Manifest]:
         "image": TRAFFIC.tag,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "-m", "examples.engine.simulator"],
-        "env": [{"name": "SPEED", "value": "1"}, {"name": "PREFILL_MS", "value": "0.3"}],
+        "env": [{"name": "SPEED", "value": "1"}, {"name": "PREFILL_MS", "value": "0.6"}],
         "ports": [{"name": "http", "containerPort": 8000}],
         "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1},
         "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},

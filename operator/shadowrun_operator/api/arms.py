@@ -46,12 +46,12 @@ class SecretKeyRef(Block):
 
 
 class Warmup(Block):
-    """The time before anything counts; both limits must be met."""
+    """The time before anything counts: first the arms get warm, then the baseline's limits are taken."""
 
     duration: Duration = Duration("2m")
-    """Shortest length of the warm-up."""
+    """How long copies only warm the arms; these answers are used for nothing."""
     requests: int = Field(default=200, ge=0, le=100_000)
-    """Completed pairs that every class named by a criterion must have before counting starts."""
+    """Pairs after that, in every class named by a criterion, from which the limits of latency criteria are taken."""
 
 
 class Arms(Block):

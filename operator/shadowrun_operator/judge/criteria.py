@@ -99,7 +99,7 @@ def judged(rules: Rules, evidence: Merged, facts: Facts) -> tuple[CriterionResul
     for c in rules.criteria:
         if c.traffic_class not in views:
             views[c.traffic_class] = (
-                _arms(rules, evidence.warm_up, c.traffic_class),
+                _arms(rules, evidence.calibration, c.traffic_class),
                 _arms(rules, evidence.counted, c.traffic_class),
             )
     cases = [_case(rules, c, evidence, facts, *views[c.traffic_class]) for c in rules.criteria]

@@ -9,7 +9,16 @@ from typing import TypeVar
 
 import msgspec
 from shadowrun_mirror.config import WARM_UP
-from shadowrun_mirror.evidence import Amount, CaptureEvidence, CaptureWindow, ClassEvidence, Evidence, Source, Window
+from shadowrun_mirror.evidence import (
+    Amount,
+    ArmEvidence,
+    CaptureEvidence,
+    CaptureWindow,
+    ClassEvidence,
+    Evidence,
+    Source,
+    Window,
+)
 
 COUNTED = 1
 
@@ -20,11 +29,13 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known of a run. Fields without `warm_up` in their name are about the counted windows.
 
     `stranded[class]` is the part of `in_flight` that will never end: that of dead replicas and, once `final`, of all.
-    `missing` names the pods whose evidence was expected and could not be had.
+    `missing` names the pods whose evidence was expected and could not be had. `calibration` is the later part of the
+    warm-up, from which limits are taken (see `calibration_of`).
     """
 
     final: bool
     warm_up: Window
+    calibration: Window
     counted: Window
     capture: CaptureWindow
     stranded: dict[str, Amount] = {}
@@ -64,12 +75,14 @@ def merged(
     *,
     dead: Collection[str] = (),
     missing: Collection[str] = (),
+    warmed: Window | None = None,
     final: bool = False,
 ) -> Merged:
     """All snapshots as one.
 
     `dead` holds identities (see `identity`) whose process is gone: what they had in flight is stranded. `missing` names
-    pods that should have been read and were not. `final` says that nothing more will come. Raises `ValueError` where
+    pods that should have been read and were not. `warmed` is `calibration_mark` of the warm-up when the arms were warm,
+    None before. `final` says that nothing more will come. Raises `ValueError` where
     snapshots belong to different runs.
     """
     by_mirror, by_capture = latest(mirrors), latest(captures)
@@ -94,6 +107,7 @@ def merged(
     return Merged(
         final=final,
         warm_up=warm_up,
+        calibration=Window(id=WARM_UP) if warmed is None else calibration_of(warm_up, warmed),
         counted=counted,
         capture=capture,
         stranded=dict(sorted(stranded.items())),
@@ -101,6 +115,38 @@ def merged(
         captures=len(by_capture),
         missing=tuple(sorted(missing)),
     )
+
+
+def calibration_mark(warm_up: Window) -> Window:
+    """What `calibration_of` needs to know of the warm-up so far: pairs and latencies, nothing else."""
+    classes = {
+        name: ClassEvidence(
+            admitted=c.admitted,
+            in_flight=c.in_flight,
+            arms={arm: _since(result, ArmEvidence()) for arm, result in c.arms.items()},
+        )
+        for name, c in warm_up.classes.items()
+    }
+    return Window(id=warm_up.id, first_pair=warm_up.first_pair, last_pair=warm_up.last_pair, classes=classes)
+
+
+def calibration_of(warm_up: Window, mark: Window) -> Window:
+    """What the warm-up has counted since the mark: pairs that have ended since, all as admitted, and their latencies.
+
+    Engines that have just started are slow: limits taken from those answers would be no quantile of the warm engine.
+    """
+    classes: dict[str, ClassEvidence] = {}
+    for name, now in warm_up.classes.items():
+        then = mark.classes.get(name, ClassEvidence())
+        arms = {arm: _since(result, then.arms.get(arm, ArmEvidence())) for arm, result in now.arms.items()}
+        classes[name] = ClassEvidence(
+            admitted=(now.admitted - now.in_flight) - (then.admitted - then.in_flight), arms=arms
+        )
+    return Window(id=warm_up.id, first_pair=mark.last_pair, last_pair=warm_up.last_pair, classes=classes)
+
+
+def _since(now: ArmEvidence, then: ArmEvidence) -> ArmEvidence:
+    return ArmEvidence(ttft=now.ttft.since(then.ttft), tpot=now.tpot.since(then.tpot), e2e=now.e2e.since(then.e2e))
 
 
 def together(window: Window, traffic_class: str) -> ClassEvidence:

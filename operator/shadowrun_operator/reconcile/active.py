@@ -1,8 +1,11 @@
 """Preparing, WarmingUp and Running: make everything and keep it there, copy, count, and notice when to end. Pure."""
 
+import dataclasses
+
 import msgspec
 
 from shadowrun_operator.api.conditions import Reason
+from shadowrun_operator.judge.merge import calibration_mark
 from shadowrun_operator.judge.thresholds import indicators
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.arms import carries_patch
@@ -11,7 +14,7 @@ from shadowrun_operator.reconcile.acceptance import refusal_message
 from shadowrun_operator.reconcile.endings import deadlines, ending
 from shadowrun_operator.reconcile.finishing import begin_finishing
 from shadowrun_operator.reconcile.hardware import hardware_matches
-from shadowrun_operator.reconcile.judging import warm_up_over, with_progress
+from shadowrun_operator.reconcile.judging import with_progress
 from shadowrun_operator.reconcile.objects import (
     Side,
     arm_removal,
@@ -54,14 +57,16 @@ def preparing(seen: Observation, record: RunRecord) -> Plan:
 
 
 def warming_up(seen: Observation, record: RunRecord) -> Plan:
-    """Window 0: copies go to every arm and count for nothing but the thresholds."""
+    """Window 0: copies first only warm the arms, then give the limits; none of them is counted."""
     done = progress(seen)
     end = ending(seen, done)
     if end is not None:
         return begin_finishing(seen, record, *end)
-    if warm_up_over(seen.run.spec, done, seen.now):
+    if record.warmed is None:
+        return _warming(seen, record, done)
+    if not done.lacking:
         return _start_counting(seen, record, done)
-    return _steady(seen, record, done, "WarmingUp", f"Warming up. {done.warm_up_state}")
+    return _steady(seen, record, done, "WarmingUp", f"The arms are warm; taking the limits. {done.warm_up_state}")
 
 
 def running(seen: Observation, record: RunRecord) -> Plan:
@@ -71,6 +76,15 @@ def running(seen: Observation, record: RunRecord) -> Plan:
     if end is not None:
         return begin_finishing(seen, record, *end)
     return _steady(seen, record, done, "Running", _running_message(seen, done))
+
+
+def _warming(seen: Observation, record: RunRecord, done: Progress) -> Plan:
+    length, since = seen.run.spec.arms.warmup.duration, done.warm_up_since
+    plan = _steady(seen, record, done, "WarmingUp", f"Warming the arms for {length} of traffic.")
+    if since is None or seen.now < since + length.seconds:
+        return plan
+    warm = msgspec.structs.replace(record, warmed=calibration_mark(done.evidence.warm_up))
+    return dataclasses.replace(plan, record=warm, checkpoint=True)
 
 
 def _steady(seen: Observation, record: RunRecord, done: Progress, phase: str, message: str) -> Plan:
@@ -118,7 +132,7 @@ def _start_copying(seen: Observation, record: RunRecord) -> Plan:
 
 
 def _start_counting(seen: Observation, record: RunRecord, done: Progress) -> Plan:
-    frozen = indicators(done.rules, done.evidence.warm_up)
+    frozen = indicators(done.rules, done.evidence.calibration)
     counting = msgspec.structs.replace(record, indicators=frozen)
     config = next_config(seen, counting, copying=not seen.run.spec.suspend, indicators=frozen)
     limits = ", ".join(f"{i.criterion} {i.baseline_limit_s:.3f}s" for i in frozen if i.baseline_limit_s is not None)

@@ -2,7 +2,6 @@
 
 import msgspec
 
-from shadowrun_operator.api.spec import Spec
 from shadowrun_operator.api.status import MESSAGE_LENGTH, ReportRef, Status, shortened
 from shadowrun_operator.judge.criteria import CriterionResult, judged
 from shadowrun_operator.judge.facts import ArmFacts, Facts, Hardware
@@ -96,12 +95,6 @@ def with_report(seen: Observation, status: Status, report: Report) -> Status:
             "report_ref": ReportRef(name=names.object_name(seen.run.name, names.REPORT)),
         }
     )
-
-
-def warm_up_over(spec: Spec, done: Progress, now: float) -> bool:
-    """Whether both limits of the warm-up are met: its length, and what every criterion needs."""
-    since = done.warm_up_since
-    return since is not None and now >= since + spec.arms.warmup.duration.seconds and not done.lacking
 
 
 def _with_counts(

@@ -59,6 +59,7 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
         seen.books.captures.values(),
         dead=dead,
         missing=_missing(seen),
+        warmed=seen.record.warmed if seen.record else None,
         final=final,
     )
     living = [e for key, e in seen.books.mirrors.items() if key not in dead]
@@ -66,7 +67,7 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
         rules=rules,
         evidence=evidence,
         funnel=funnel(evidence),
-        lacking=shortfalls(rules, evidence.warm_up),
+        lacking=shortfalls(rules, evidence.calibration),
         in_flight=sum(c.in_flight.requests for e in living for w in e.windows.values() for c in w.classes.values()),
     )
 

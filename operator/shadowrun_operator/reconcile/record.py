@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from shadowrun_mirror.config import Indicator
-from shadowrun_mirror.evidence import CaptureEvidence, Evidence
+from shadowrun_mirror.evidence import CaptureEvidence, Evidence, Window
 
 from shadowrun_operator.judge.merge import latest
 
@@ -25,6 +25,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     template: dict[str, Any]  # the primary's pod template as it was at acceptance: every arm starts from it
     expiry: float
     copying_since: float = 0.0
+    warmed: Window | None = (
+        None  # what the warm-up had counted when the arms were warm (`judge.merge.calibration_mark`)
+    )
     indicators: tuple[Indicator, ...] = ()  # with the thresholds that were frozen when the warm-up ended
     ended_at: float = 0.0
     end_reason: str = ""

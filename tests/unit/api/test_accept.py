@@ -59,7 +59,11 @@ def test_what_is_done_is_not_named(blocks: dict[str, Any]) -> None:
 
 def test_everything_not_done_is_named_at_once() -> None:
     found = not_implemented(
-        spec(comparison={"checks": ["ToolCalls"]}, livePathGuard={}, endConditions={"gpuHours": 1, "decided": True, "matchRate": "99%"})
+        spec(
+            comparison={"checks": ["ToolCalls"]},
+            livePathGuard={},
+            endConditions={"gpuHours": 1, "decided": True, "matchRate": "99%"},
+        )
     )
     assert [sentence.split()[0] for sentence in found] == [
         "spec.comparison",

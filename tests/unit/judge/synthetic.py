@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from shadowrun_mirror.blocks import BlockSeries
-from shadowrun_mirror.config import Indicator
+from shadowrun_mirror.config import WARM_UP, Indicator
 from shadowrun_mirror.evidence import (
     Amount,
     ArmEvidence,
@@ -95,7 +95,7 @@ class Recorder:
         )
 
     def merged(self, **more: Amount) -> Merged:
-        return merged([self.evidence()], [self.capture(**more)], final=True)
+        return merged([self.evidence()], [self.capture(**more)], warmed=Window(id=WARM_UP), final=True)
 
     @staticmethod
     def _result(arm: ArmEvidence, seconds: float, amount: Amount) -> None:

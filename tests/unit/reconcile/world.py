@@ -48,9 +48,7 @@ def spec(**changes: Any) -> dict[str, Any]:
         "admission": {"maxInFlight": 8, "timeout": "10s"},
         "arms": {
             "template": {"deploymentRef": {"name": "chat"}},
-            "candidate": {
-                "patch": {"spec": {"containers": [{"name": "engine", "args": ["-x"]}]}}
-            },
+            "candidate": {"patch": {"spec": {"containers": [{"name": "engine", "args": ["-x"]}]}}},
             "warmup": {"duration": "20s", "requests": 40},
         },
         "hardware": {"matchLabelKeys": ["gpu"], "nodeSelector": {"pool": "a"}},

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from shadowrun_mirror.reasons import DropReason, FailureReason
-from shadowrun_operator.cli.main import _parser
 from shadowrun_operator.api.accept import NOT_YET
+from shadowrun_operator.cli.main import _parser
 
 pytestmark = pytest.mark.surfaces
 

@@ -7,9 +7,9 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from shadowrun_operator.api.accept import not_implemented
 from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.manifests.arms import patch_problem
-from shadowrun_operator.api.accept import not_implemented
 
 from examples.demo.scenarios import SCENARIOS, with_real_text
 
