@@ -77,9 +77,9 @@ def with_real_text(site: list[Manifest], run: Manifest) -> tuple[list[Manifest],
                 given = dict(argument.split("=", 1) for argument in container["args"])
                 container["args"] = [f"{name}={value}" for name, value in {**given, **_SMOLLM2_TRAFFIC}.items()]
     spec = run["spec"]
-    spec["arms"]["warmup"] = {"duration": "10m", "requests": 40}
+    spec["arms"]["warmup"] = {"duration": "3m", "requests": 40}
     spec["duration"] = "15m"
-    spec["startDeadline"] = "20m"
+    spec["startDeadline"] = "30m"
     spec["admission"]["timeout"] = "120s"
     spec["slo"] = {"ttft": "30s"}
     spec["classes"][0]["when"]["promptTokens"]["min"] = 150
