@@ -42,6 +42,7 @@ def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Names
     p.add_argument("--prefix-cache", choices=["on", "off"], default="off")
     p.add_argument("--cache-blocks", type=int, default=4096, help="size of the prefix cache in blocks of 32 tokens")
     p.add_argument("--answer-tokens", type=int, default=16, help="length of an answer where the request names none")
+    p.add_argument("--answer-begins", default="", help="first token of every answer, for looking where answers end up")
     p.add_argument("--drop-longest-over", type=int, default=0, help="never answer prompts longer than this; 0 = off")
     p.add_argument("--error-rate", type=float, default=0.0, help="share answered with 500")
     p.add_argument("--busy-rate", type=float, default=0.0, help="share answered with 429")
@@ -176,6 +177,11 @@ class Simulator:
             self.scheduler.cancel(job)
             del self._stepped[job]
 
+    def _words(self, prompt: str, places: range) -> str:
+        """The tokens of an answer at these places."""
+        first = self.options.answer_begins
+        return "".join(first if first and place == 0 else _word(prompt, place, 0) for place in places)
+
     async def _given(self, job: Job) -> int:
         """Wait for the next step that gives the job tokens; how many they are in all."""
         event = self._stepped[job]
@@ -186,7 +192,7 @@ class Simulator:
     async def _whole(self, body: dict[str, Any], prompt: str, job: Job, usage: dict[str, Any]) -> web.Response:
         while job.output_left:
             await self._given(job)
-        text = "" if self._hit(prompt, "empty") else "".join(_word(prompt, i, 0) for i in range(job.given))
+        text = "" if self._hit(prompt, "empty") else self._words(prompt, range(job.given))
         message = {"message": {"role": "assistant", "content": text}} if "messages" in body else {"text": text}
         answer: dict[str, Any] = {**self._frame(body), "choices": [{"index": 0, "finish_reason": "length", **message}]}
         if self.options.usage == "on":
@@ -225,7 +231,7 @@ class Simulator:
             while given - sent >= size or (sent < given and not job.output_left):
                 end = min(sent + size, given)
                 if not empty:
-                    await event([piece("".join(_word(prompt, i, 0) for i in range(sent, end)))])
+                    await event([piece(self._words(prompt, range(sent, end)))])
                 sent = end
             if sent > half:
                 if self._hit(prompt, "cut"):

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 SLOT_S = 3.0
+STRATA = 8
 GAMMA_SHAPE = 2.13
 MEAN_TURNS = 1.63
 PROMPT_QUANTILES = ((0.0, 300), (0.10, 964), (0.25, 2307), (0.50, 6909), (0.75, 15367), (0.90, 27367), (1.0, 85400))
@@ -57,15 +58,27 @@ def arrival_times(shape: Shape, source: random.Random) -> Iterator[float]:
         yield from sorted(slot * SLOT_S + source.random() * SLOT_S for _ in range(count))
 
 
-def prompt_tokens(shape: Shape, source: random.Random) -> int:
-    """Tokens of a first prompt: the trace's quantiles joined by straight lines in the logarithm, scaled and clipped."""
-    p = source.random()
+def prompt_tokens(shape: Shape, p: float) -> int:
+    """Tokens of a first prompt at quantile `p`: the trace's, joined by lines in the logarithm, scaled, clipped.
+
+    Raises ValueError for a `p` outside [0, 1].
+    """
     for (p0, low), (p1, high) in itertools.pairwise(PROMPT_QUANTILES):
-        if p <= p1:
+        if p0 <= p <= p1:
             share = (p - p0) / (p1 - p0)
             tokens = math.exp(math.log(low) * (1 - share) + math.log(high) * share)
             return max(shape.shortest, min(shape.longest, round(tokens * shape.scale)))
-    raise AssertionError("a random number above 1")
+    raise ValueError(f"{p} is no quantile")
+
+
+def stratified(source: random.Random) -> Iterator[float]:
+    """Endless numbers in [0, 1): each `STRATA` in a row have one in each of as many equal parts.
+
+    Each by itself is uniform. So a short run meets short and long prompts in the proportion that a long one would.
+    """
+    while True:
+        for part in source.sample(range(STRATA), STRATA):
+            yield (part + source.random()) / STRATA
 
 
 def turns(shape: Shape, source: random.Random) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from examples.traffic.arrivals import Shape, prompt_tokens, turns
+from examples.traffic.arrivals import STRATA, Shape, prompt_tokens, stratified, turns
 
 WORDS = (Path(__file__).parent / "words.txt").read_text().split()
 """Common English words, each about one token in most vocabularies."""
@@ -69,11 +69,15 @@ class Site:
     alive: list[Conversation] = field(default_factory=list)
     opened: int = 0
 
+    def __post_init__(self) -> None:
+        """Lengths are drawn by themselves, so that they do not depend on what else is drawn."""
+        self._quantiles = stratified(random.Random(self.source.random()))
+
     def _document(self) -> str:
         if self.documents and self.source.random() < DOCUMENT_BIAS:
             return self.source.choice(self.documents)
-        text = passage(max(1, prompt_tokens(self.shape, self.source) - QUESTION_WORDS), self.source)
-        self.documents = [*self.documents, text][-4:]
+        text = passage(max(1, prompt_tokens(self.shape, next(self._quantiles)) - QUESTION_WORDS), self.source)
+        self.documents = [*self.documents, text][-STRATA:]
         return text
 
     def _opened(self) -> Conversation:

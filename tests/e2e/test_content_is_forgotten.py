@@ -47,7 +47,7 @@ def test_no_secret_is_found_in_anything_that_was_written(world: World) -> None:
     primary = world.get("deployment", "chat")
     assert primary is not None
     # The engine's own command line holds the planted answer, so the search below looks at what is ours only.
-    world.kubectl("set", "env", "deployment/chat", f"ANSWER_PREFIX={PLANTED['answer']}")
+    world.kubectl("set", "env", "deployment/chat", f"ANSWER_BEGINS={PLANTED['answer']}")
     world.kubectl("rollout", "status", "deployment/chat", "--timeout=60s", timeout=70)
     world.apply(shadow_run("canary", patch=env_patch(ERROR_RATE="0.3"), duration="20s"))
     world.until("capture in front", lambda: any("capture" in pod for pod in world.endpoints("chat-shadowed")), 90)

@@ -12,15 +12,15 @@ from tests.e2e.world import World, condition, shadow_run
 pytestmark = [pytest.mark.path, pytest.mark.e2e]
 
 SERVICE = "chat-shadowed"
-CUSTOMERS = ("customers", "hasty-customers")
+CONNECTIONS = ("keep", "close")
 
 
 @pytest.fixture(scope="module")
 def passed(world: World) -> dict[str, object]:
     """A whole run from `kubectl apply` to its end, under customers who keep their connections and others who don't."""
     world.apply(shadow_run("faster"))
-    world.serve_customers(CUSTOMERS[0], SERVICE)
-    world.serve_customers(CUSTOMERS[1], SERVICE, rate=2, connection="close")
+    for connection in CONNECTIONS:
+        world.serve_customers(rate=3, connection=connection)
     return world.wait_complete("faster", 240)
 
 
@@ -46,7 +46,7 @@ def test_a_faster_candidate_passes_with_numbers(world: World, passed: dict[str, 
     assert status["phase"] == "Complete"
     assert condition(status, "Succeeded") == "True"
     assert {c["outcome"] for c in status["criteria"]} == {"Pass"}
-    assert all(c["interval"] and c["pairs"] >= 60 for c in status["criteria"])
+    assert all(c["interval"] and c["pairs"] >= 50 for c in status["criteria"])
     assert any(character.isdigit() for character in status["message"])
     assert status["provenance"]["specHash"]
     assert status["provenance"]["seedFingerprint"]
@@ -109,7 +109,7 @@ def test_a_run_deleted_while_it_runs_leaves_customers_served(world: World, passe
 
 
 def test_no_customer_saw_a_failure_through_all_of_it(world: World, passed: dict[str, object]) -> None:
-    for name in CUSTOMERS:
-        seen = world.customers(name)
+    for connection in CONNECTIONS:
+        seen = world.customers(connection=connection)
         assert seen.failed == 0, seen.failures
         assert seen.ok > 200, seen

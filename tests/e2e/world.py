@@ -68,12 +68,23 @@ class World:
     def create(self) -> None:
         """The namespace, the primary, and nothing of ShadowRun yet."""
         self.cluster.kubectl("create", "namespace", self.namespace)
-        self.apply(*primary())
-        self.kubectl("rollout", "status", "deployment/chat", "--timeout=90s", timeout=100)
+        self.add_primaries("chat")
+
+    def add_primaries(self, *names: str) -> None:
+        """Engines of their own behind Services of their own, so that several runs can go on at once."""
+        self.apply(*(manifest for name in names for manifest in primary(name)))
+        for name in names:
+            self.kubectl("rollout", "status", f"deployment/{name}", "--timeout=90s", timeout=100)
 
     def delete(self) -> None:
+        """Runs first, then the namespace, which may take its time.
+
+        A namespace looks at a pod again after half of the pod's grace period, which is long for Envoy: so its pods go
+        before it does.
+        """
         self.kubectl("delete", "shadowruns", "--all", "--timeout=90s", timeout=100)
-        self.cluster.kubectl("delete", "namespace", self.namespace, "--timeout=90s", timeout=100)
+        self.until("pods of runs gone", lambda: self.all("pods", "app.kubernetes.io/managed-by=shadowrun") == [], 60)
+        self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
 
     def status(self, name: str) -> Manifest:
         found = self.get("shadowrun", name)
@@ -101,11 +112,11 @@ class World:
                 raise NeverHappenedError(f"{what}: not within {seconds} s")
             time.sleep(0.5)
 
-    def serve_customers(self, name: str, service: str, *, rate: float = 4, connection: str = "keep") -> None:
-        """Customers who never stop, from the moment their Service has someone behind it."""
+    def serve_customers(self, primary: str = "chat", *, rate: float = 5, connection: str = "keep") -> None:
+        """Customers who never stop, from the moment the capture Service has someone behind it."""
+        service = shadowed(primary)
         self.until(f"endpoints of {service}", lambda: self.endpoints(service) != [], 60)
-        self.apply(customers(name, service, rate, connection))
-        self.kubectl("rollout", "status", f"deployment/{name}", "--timeout=60s", timeout=70)
+        self.apply(customers(customers_name(primary, connection), service, rate, connection))
 
     def endpoints(self, service: str) -> list[str]:
         """Names of the ready pods behind a Service."""
@@ -117,9 +128,10 @@ class World:
             if e.get("conditions", {}).get("ready") and "targetRef" in e
         )
 
-    def customers(self, name: str = "customers") -> Customers:
+    def customers(self, primary: str = "chat", connection: str = "keep") -> Customers:
         """What they have seen, from their own log."""
-        lines = self.kubectl("logs", f"deployment/{name}", "--tail=-1").splitlines()
+        log = self.kubectl("logs", f"deployment/{customers_name(primary, connection)}", "--tail=-1")
+        lines = log.splitlines()
         failures = tuple(line for line in lines if line.startswith("{") and '"failure"' in line)
         counts = [line.split() for line in lines if line.startswith("sent ")]
         last = counts[-1] if counts else ["sent", "0", "ok", "0", "failed", "0"]
@@ -176,7 +188,7 @@ def _told(status: Manifest) -> str:
     return f"{json.dumps(shown)} {words}"
 
 
-def primary() -> list[Manifest]:
+def primary(name: str) -> list[Manifest]:
     """The engine that answers the customers, and its Service."""
     container = {
         "name": "engine",
@@ -190,14 +202,19 @@ def primary() -> list[Manifest]:
         "resources": {"requests": {"cpu": "50m"}, "limits": {"nvidia.com/gpu": 1, "memory": "256Mi"}},
         "securityContext": RESTRICTED,
     }
-    labels = {"app": "chat"}
+    labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
     service = {"selector": labels, "ports": [{"name": "http", "port": 8000, "targetPort": "http"}]}
     return [
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "chat"}, "spec": spec},
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "chat"}, "spec": service},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec},
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": service},
     ]
+
+
+def customers_name(primary: str, connection: str) -> str:
+    """Name of the Deployment of customers of a primary who keep their connections, or close each."""
+    return f"{primary}-customers-{connection}"
 
 
 def customers(name: str, service: str, rate: float, connection: str) -> Manifest:
@@ -233,26 +250,31 @@ def customers(name: str, service: str, rate: float, connection: str) -> Manifest
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
 
 
+def shadowed(primary: str) -> str:
+    """Name of the capture Service of the runs on a primary."""
+    return f"{primary}-shadowed"
+
+
 def env_patch(**values: str) -> Manifest:
     """A candidate's patch that sets environment variables of the engine."""
     env = [{"name": key, "value": value} for key, value in values.items()]
     return {"spec": {"containers": [{"name": "engine", "env": env}]}}
 
 
-def shadow_run(name: str, *, service: str = "chat-shadowed", patch: Manifest | None = None, **spec: Any) -> Manifest:
+def shadow_run(name: str, *, primary: str = "chat", patch: Manifest | None = None, **spec: Any) -> Manifest:
     """A short run with lenient numbers: the candidate is twice as fast unless `patch` says otherwise.
 
-    `spec` replaces whole top-level fields of the spec.
+    Its capture Service is the primary's name with `-shadowed`. `spec` replaces whole top-level fields of the spec.
     """
     base: Manifest = {
-        "primary": {"service": {"name": "chat", "port": 8000}},
-        "capture": {"proxy": {"serviceName": service, "replicas": 2}},
+        "primary": {"service": {"name": primary, "port": 8000}},
+        "capture": {"proxy": {"serviceName": shadowed(primary), "replicas": 2}},
         "sampling": {"unit": "Conversation", "rate": "100%", "key": {"header": "x-conversation-id"}},
         "admission": {"maxInFlight": 64, "timeout": "5s"},
         "arms": {
-            "template": {"deploymentRef": {"name": "chat"}},
-            "candidate": {"patch": patch or env_patch(SPEED="2")},
-            "warmup": {"duration": "5s", "requests": 40},
+            "template": {"deploymentRef": {"name": primary}},
+            "candidate": {"patch": env_patch(SPEED="2") if patch is None else patch},
+            "warmup": {"duration": "4s", "requests": 30},
         },
         "hardware": {
             "matchLabelKeys": ["nvidia.com/gpu.product", "nvidia.com/gpu.memory"],
@@ -260,12 +282,12 @@ def shadow_run(name: str, *, service: str = "chat-shadowed", patch: Manifest | N
         },
         "slo": {"ttft": "3s"},
         "criteria": [
-            {"name": "starts-faster", "metric": "TTFT", "quantile": "p50", "require": "Better", "minPairs": 60},
-            {"name": "within-slo", "metric": "WithinSLO", "require": "NotWorse", "margin": "5%", "minPairs": 60},
-            {"name": "failures", "metric": "Failures", "require": "NotWorse", "margin": "5%", "minPairs": 60},
+            {"name": "starts-faster", "metric": "TTFT", "quantile": "p50", "require": "Better", "minPairs": 50},
+            {"name": "within-slo", "metric": "WithinSLO", "require": "NotWorse", "margin": "5%", "minPairs": 50},
+            {"name": "failures", "metric": "Failures", "require": "NotWorse", "margin": "5%", "minPairs": 50},
         ],
-        "duration": "40s",
-        "endConditions": {"minDuration": "20s"},
+        "duration": "30s",
+        "endConditions": {"minDuration": "10s"},
         "startDeadline": "2m",
     }
     return {
