@@ -1,10 +1,13 @@
 """Name lookups for the client, kept for a few seconds: a fresh connection per request must not cost a lookup each.
 
-Does nothing but look up names; an arm's Service keeps its address for life, and a moved name is seen within the TTL.
+Only the first request to a name waits for its lookup. Later ones use what is known while it is looked up again, and
+go on with it when that fails: an arm's Service keeps its address for life, and a name service that is down for a
+moment is no fault of the arm. Does nothing but look up names.
 """
 
 import asyncio
 import ipaddress
+import math
 import socket
 from collections.abc import Callable
 
@@ -17,26 +20,41 @@ class Addresses:
     def __init__(self, clock: Callable[[], float], ttl_s: float = TTL_S) -> None:
         self._clock = clock
         self._ttl = ttl_s
-        self._known: dict[str, tuple[float, list[str]]] = {}
+        self._known: dict[str, tuple[float, list[str]]] = {}  # fresh until, addresses
         self._literal: dict[str, bool] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._lookups: dict[str, asyncio.Task[list[str]]] = {}
         self._turn = 0
 
     async def one(self, host: str, port: int) -> str:
         """An address of `host`; raises `OSError` (`socket.gaierror`) when the name has none."""
         if host not in self._literal:
             self._literal[host] = _is_literal(host)
-        return host if self._literal[host] else await self._looked_up(host, port)
-
-    async def _looked_up(self, host: str, port: int) -> str:
-        async with self._locks.setdefault(host, asyncio.Lock()):
-            until, found = self._known.get(host, (0.0, []))
-            if not found or self._clock() >= until:
-                infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-                found = list(dict.fromkeys(str(info[4][0]) for info in infos))
-                self._known[host] = (self._clock() + self._ttl, found)
+        if self._literal[host]:
+            return host
+        found = await self._all(host, port)
         self._turn += 1
         return found[self._turn % len(found)]
+
+    async def _all(self, host: str, port: int) -> list[str]:
+        until, known = self._known.get(host, (-math.inf, []))
+        if self._clock() < until:
+            return known
+        if host not in self._lookups:
+            lookup = asyncio.create_task(self._looked_up(host, port))
+            self._lookups[host] = lookup
+            lookup.add_done_callback(lambda _: self._lookups.pop(host))
+        return known or await asyncio.shield(self._lookups[host])  # a caller that gives up takes nobody with it
+
+    async def _looked_up(self, host: str, port: int) -> list[str]:
+        try:
+            infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = list(dict.fromkeys(str(info[4][0]) for info in infos))
+        except OSError:
+            if host not in self._known:
+                raise
+            found = self._known[host][1]
+        self._known[host] = (self._clock() + self._ttl, found)
+        return found
 
 
 def _is_literal(host: str) -> bool:

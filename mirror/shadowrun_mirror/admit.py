@@ -42,7 +42,7 @@ class Gate:
         A window this replica was never told about comes first: its own rules may be older than those of the copy.
         """
         config, copy = self._live.config, candidate.copy
-        if self._live.indicators_for(copy.window) is None:
+        if self._live.of_window(copy.window) is None:
             return DropReason.CONFIG_BEHIND
         if not is_selected(config.capture.sampling, copy.headers):
             return ExcludeReason.NOT_SELECTED

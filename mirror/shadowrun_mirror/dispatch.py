@@ -9,13 +9,13 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from shadowrun_mirror.client import Client, Exchange, Request
-from shadowrun_mirror.config import SLO, Arm, MirrorConfig
+from shadowrun_mirror.client import Client, Request
+from shadowrun_mirror.config import SLO, Arm, MirrorConfig, Sampling
 from shadowrun_mirror.copied import Headers
 from shadowrun_mirror.facts import Fields, arm_body
-from shadowrun_mirror.measure import ArmResult, arm_result
+from shadowrun_mirror.measure import ArmResult, arm_result, failed_result
 from shadowrun_mirror.reasons import FailureReason
-from shadowrun_mirror.sanitise import arm_headers, sanitised
+from shadowrun_mirror.sanitise import arm_headers, sanitised, without_query
 from shadowrun_mirror.stream import BufferedReader, StreamReader, head_objection
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,8 @@ class Dispatcher:
         self, config: MirrorConfig, target: bytes, headers: Headers, body: bytes, fields: Fields, stream: bool
     ) -> dict[str, Request]:
         """What each arm will be sent, by arm. After this the copy itself is no longer needed."""
-        common = sanitised(headers, config.run)
+        common = sanitised(headers, config.run, _customer_key(config.capture.sampling))
+        target = without_query(target)
         bodies: dict[str, bytes] = {}  # arms that want the same model share one body
         return {
             arm.name: self._request(config, arm, target, common, body, fields, stream, bodies) for arm in config.arms
@@ -55,11 +56,11 @@ class Dispatcher:
         reader = StreamReader() if stream else BufferedReader()
         try:
             exchange = await self._client.exchange(request, reader, partial(head_objection, streamed=stream))
+            return arm_result(exchange, reader.answer(exchange.whole), stream, slo)
         except Exception as error:
             # A fault of our own. The pair must still end, and an arm without a result has failed; the log says whose.
             _log.error("exchange broke", extra={"fields": {"arm": arm, "error": type(error).__name__}})
-            exchange = Exchange(failure=FailureReason.MALFORMED, written_at=None)
-        return arm_result(exchange, reader.answer(exchange.whole), stream, slo)
+            return failed_result(FailureReason.MALFORMED, stream, written_at=None)
 
     def _request(
         self,
@@ -83,3 +84,8 @@ class Dispatcher:
             timeout_s=config.admission.timeout_s,
             max_answer_bytes=config.admission.max_answer_bytes,
         )
+
+
+def _customer_key(sampling: Sampling) -> bytes:
+    """The header that says which customer asks. A conversation's id may pass: an engine may route by it."""
+    return sampling.key_header.encode() if sampling.unit == "Key" else b""

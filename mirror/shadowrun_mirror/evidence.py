@@ -68,7 +68,7 @@ class ArmEvidence(msgspec.Struct, kw_only=True):
     failed: dict[str, Amount] = {}
     usage: Usage = msgspec.field(default_factory=Usage)
     ttft: Histogram = msgspec.field(default_factory=Histogram)
-    tpot: Histogram = msgspec.field(default_factory=Histogram)  # answers of one token, or without a count: left out
+    tpot: Histogram = msgspec.field(default_factory=Histogram)  # one token, one chunk, or no count: left out
     e2e: Histogram = msgspec.field(default_factory=Histogram)
     sent_first: int = 0  # how often this arm was written to first
 

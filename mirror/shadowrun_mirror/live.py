@@ -1,16 +1,17 @@
 """The configuration in force, and which new one may replace it. No I/O, no clock.
 
-What decides the evidence cannot change under it: the run, the arms' names, the thresholds of a counted window. The
-expiry can only come earlier. A replica remembers the thresholds of the windows it has been told about, so that a copy
-that arrives late is judged by those of its own window.
+What decides the evidence cannot change under it: the run, the arms' names, and all that the pairs of a counted window
+are judged by. The expiry can only come earlier. A replica remembers what holds in the windows it has been told about,
+so that a copy that arrives late is judged by the rules of its own window.
 """
 
 import msgspec
 
-from shadowrun_mirror.config import MODULO, WARM_UP, Indicator, MirrorConfig
+from shadowrun_mirror.config import MODULO, WARM_UP, MirrorConfig
 from shadowrun_mirror.expiry import Expiry
 
 _REMEMBERED_WINDOWS = 8
+_FROZEN = ("indicators", "classes", "slo", "class_slos", "block_s")
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +52,7 @@ class LiveConfig:
         self.config = config
         self._expiry = Expiry(config.expiry, wall, mono)
         # The warm-up has no thresholds, so every replica knows all there is to know about it.
-        self._indicators: dict[int, tuple[Indicator, ...]] = {WARM_UP: ()}
+        self._of: dict[int, MirrorConfig] = {WARM_UP: msgspec.structs.replace(config, indicators=())}
         self._remember(config)
 
     def offer(self, new: MirrorConfig, wall: float, mono: float) -> Refusal | None:
@@ -68,26 +69,29 @@ class LiveConfig:
         """Whether the run's absolute end has passed. Stays true."""
         return self._expiry.passed(wall, mono)
 
-    def indicators_for(self, window: int) -> tuple[Indicator, ...] | None:
-        """How pairs of a window count (nothing in the warm-up); None for a window this replica was not told about."""
-        return self._indicators.get(window)
+    def of_window(self, window: int) -> MirrorConfig | None:
+        """What the pairs of a window are judged by: classes, SLOs, blocks, and indicators (none in the warm-up).
+
+        None for a window this replica was not told about.
+        """
+        return self._of.get(window)
 
     def _remember(self, config: MirrorConfig) -> None:
-        if config.window != WARM_UP:
-            self._indicators[config.window] = config.indicators
-        for window in sorted(self._indicators)[1:-_REMEMBERED_WINDOWS]:
-            del self._indicators[window]
+        known = config if config.window != WARM_UP else msgspec.structs.replace(config, indicators=())
+        self._of[config.window] = known
+        for window in sorted(self._of)[1:-_REMEMBERED_WINDOWS]:
+            del self._of[window]
 
     def _conflict(self, new: MirrorConfig) -> Refusal | None:
         old = self.config
-        frozen = new.window == WARM_UP or self._indicators.get(new.window, new.indicators) == new.indicators
+        counted = new if new.window == WARM_UP else self._of.get(new.window, new)
         checks = (
             (new.version >= old.version, "version", f"{new.version} is older than {old.version}, which is in force"),
             (new.version > old.version or new == old, "version", f"{new.version} is in force with other content"),
             (new.run_uid == old.run_uid, "run_uid", "another run"),
             (_arm_names(new) == _arm_names(old), "arms", "their names and order are fixed for a run"),
             (new.window >= old.window, "window", "never goes back"),
-            (frozen, "indicators", f"frozen for window {new.window}"),
+            *((getattr(new, f) == getattr(counted, f), f, f"frozen for window {new.window}") for f in _FROZEN),
             (new.expiry <= self._expiry.at, "expiry", "can only be brought forward"),
         )
         for fine, field, message in checks:

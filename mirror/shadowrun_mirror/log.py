@@ -48,6 +48,14 @@ def set_up(level: str, stream: TextIO | None = None) -> None:
     sys.excepthook = _uncaught
 
 
+def died(task: "asyncio.Task[None]") -> None:
+    """Callback of a task that nobody awaits: what broke it, by type and place. Being cancelled is no break."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        fields = {"task": task.get_name()} | _place(type(error), error.__traceback__)
+        _log.error("a background task died", extra={"fields": fields})
+
+
 def loop_exception(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Event loop exception handler: what broke by type and place."""
     error = context.get("exception")

@@ -3,7 +3,9 @@
 Streamed answers (the definitions vLLM, AIPerf and guidellm share)
     TTFT = first content - request written          TPOT = (last content - first content) / (N - 1)
     E2E  = last content - request written           N    = completion tokens from usage, else content events
-Buffered answers have an E2E only. A failed arm has +infinity wherever a completed one would have a number.
+Buffered answers have an E2E only. Several tokens that all came in one event have no time between them to see: such an
+answer is bundled, its TPOT says nothing, and no limit on TPOT counts as met. A failed arm has +infinity wherever a
+completed one would have a number.
 """
 
 import math
@@ -20,7 +22,8 @@ from shadowrun_mirror.stream import Answer
 class ArmResult(msgspec.Struct, frozen=True, kw_only=True):
     """One arm's part of a pair, latencies in seconds.
 
-    `ttft` is None for buffered answers. `tpot` is None for those, and for a completed answer of one token.
+    `ttft` is None for buffered answers. `tpot` is None for those, for a completed answer of one token, and for a
+    bundled one.
     """
 
     failure: FailureReason | None
@@ -30,6 +33,21 @@ class ArmResult(msgspec.Struct, frozen=True, kw_only=True):
     within_slo: bool
     tokens: Tokens | None
     written_at: float | None
+    bundled: bool = False
+
+
+def failed_result(failure: FailureReason, streamed: bool, written_at: float | None) -> ArmResult:
+    """The result of an arm that did not answer properly."""
+    never = math.inf if streamed else None
+    return ArmResult(
+        failure=failure,
+        ttft=never,
+        tpot=never,
+        e2e=math.inf,
+        within_slo=False,
+        tokens=None,
+        written_at=written_at,
+    )
 
 
 def arm_result(exchange: Exchange, answer: Answer, streamed: bool, slo: SLO) -> ArmResult:
@@ -42,31 +60,24 @@ def arm_result(exchange: Exchange, answer: Answer, streamed: bool, slo: SLO) -> 
     if failure is not None and exchange.failure is not None:
         failure = exchange.failure
     if exchange.written_at is None or answer.last_at is None:
-        failure = failure or exchange.failure or FailureReason.EMPTY
-    if failure is not None or exchange.written_at is None or answer.last_at is None:
-        never = math.inf if streamed else None
-        return ArmResult(
-            failure=failure,
-            ttft=never,
-            tpot=never,
-            e2e=math.inf,
-            within_slo=False,
-            tokens=None,
-            written_at=exchange.written_at,
-        )
+        return failed_result(failure or exchange.failure or FailureReason.EMPTY, streamed, exchange.written_at)
+    if failure is not None:
+        return failed_result(failure, streamed, exchange.written_at)
     first, last = answer.first_at, answer.last_at
     ttft = None if first is None else first - exchange.written_at
     count = answer.tokens.output if answer.tokens is not None else answer.chunks
-    tpot = None if first is None or count < 2 else (last - first) / (count - 1)
+    bundled = first is not None and count >= 2 and answer.chunks < 2
+    tpot = None if first is None or count < 2 or bundled else (last - first) / (count - 1)
     e2e = last - exchange.written_at
     return ArmResult(
         failure=None,
         ttft=ttft,
         tpot=tpot,
         e2e=e2e,
-        within_slo=is_within(slo, ttft, tpot, e2e),
+        within_slo=is_within(slo, ttft, math.inf if bundled else tpot, e2e),
         tokens=answer.tokens,
         written_at=exchange.written_at,
+        bundled=bundled,
     )
 
 

@@ -53,6 +53,12 @@ class Metrics:
         self._tokens = Counter(
             f"{_PREFIX}_tokens", "Tokens as the arms reported them.", ["arm", "model", "kind"], registry=registry
         )
+        self._bundled = Counter(
+            f"{_PREFIX}_bundled_answers",
+            "Completed answers whose tokens all came in one event, so that they have no TPOT.",
+            ["arm", "model"],
+            registry=registry,
+        )
         self._latencies = {
             name: Histogram(
                 f"{_PREFIX}_{name}_seconds",
@@ -112,6 +118,7 @@ class Metrics:
         return _ArmMetrics(
             answers={outcome: self._answers.labels(arm, model, outcome) for outcome in (_COMPLETED, *FailureReason)},
             tokens={kind: self._tokens.labels(arm, model, kind) for kind in _TOKENS},
+            bundled=self._bundled.labels(arm, model),
             latencies={name: histogram.labels(arm, model) for name, histogram in self._latencies.items()},
         )
 
@@ -120,16 +127,22 @@ class _ArmMetrics:
     """The metrics of one arm under its present labels; finding them by label for each answer would cost more."""
 
     def __init__(
-        self, answers: dict[str, Counter], tokens: dict[str, Counter], latencies: dict[str, Histogram]
+        self,
+        answers: dict[str, Counter],
+        tokens: dict[str, Counter],
+        bundled: Counter,
+        latencies: dict[str, Histogram],
     ) -> None:
         self._answers = answers
         self._tokens = tokens
+        self._bundled = bundled
         self._latencies = latencies
 
     def ended(self, result: ArmResult) -> None:
         self._answers[result.failure or _COMPLETED].inc()
         if result.failure is not None:
             return
+        self._bundled.inc(result.bundled)
         for name, value in zip(_LATENCIES, (result.ttft, result.tpot, result.e2e), strict=True):
             if value is not None:
                 self._latencies[name].observe(value)

@@ -21,7 +21,7 @@ from shadowrun_mirror.dispatch import Dispatcher
 from shadowrun_mirror.evidence import Evidence
 from shadowrun_mirror.facts import facts_of, fields_of, traffic_class, unread_facts
 from shadowrun_mirror.live import LiveConfig
-from shadowrun_mirror.log import safe_name
+from shadowrun_mirror.log import died, safe_name
 from shadowrun_mirror.measure import ArmResult
 from shadowrun_mirror.metrics import Metrics
 
@@ -53,38 +53,38 @@ class Pipeline:
         """Decide about a copy, count it, and start its pair if it is admitted. Must be called on the event loop."""
         fields = None if copy.body is None else fields_of(copy.body)
         facts = unread_facts(copy.size) if fields is None else facts_of(fields, copy.size)
-        config = self.live.config
-        class_name = traffic_class(config.classes, facts)
+        rules = self.live.of_window(copy.window) or self.live.config
+        class_name = traffic_class(rules.classes, facts)
         wall, mono = self.clocks.wall(), self.clocks.mono()
         objection = self._gate.objection(Candidate(copy=copy, facts=facts, fields=fields), wall, mono)
         if objection is not None:
             self._counts.lost(copy.window, class_name, copy.size, objection)
             self.metrics.lost(objection)
             return
-        assert copy.body is not None  # the gate lets nothing else in
-        assert fields is not None
-        stream = facts.stream is True
         try:
-            requests = self._dispatcher.requests(config, copy.target, copy.headers, copy.body, fields, stream)
+            assert copy.body is not None  # the gate lets nothing else in
+            assert fields is not None
+            stream, slo = facts.stream is True, rules.class_slos.get(class_name, rules.slo)
+            requests = self._dispatcher.requests(self.live.config, copy.target, copy.headers, copy.body, fields, stream)
+            pair = Pair(
+                window=copy.window,
+                traffic_class=class_name,
+                size=copy.size,
+                arms=tuple(requests),
+                indicators=rules.indicators,
+                complete_at=copy.complete_at,
+                admitted_at=mono,
+                admitted_utc=wall,
+                block_s=rules.block_s,
+            )
+            model = safe_name(facts.model)
+            self._counts.admitted(pair)
         except BaseException:
             self._gate.release()
             raise
-        pair = Pair(
-            window=copy.window,
-            traffic_class=class_name,
-            size=copy.size,
-            arms=tuple(arm.name for arm in config.arms),
-            indicators=self.live.indicators_for(copy.window) or (),
-            complete_at=copy.complete_at,
-            admitted_at=mono,
-            admitted_utc=wall,
-            block_s=config.block_s,
-        )
-        self._counts.admitted(pair)
-        slo = config.class_slos.get(class_name, config.slo)
-        task = asyncio.create_task(self._run(pair, requests, stream, slo, safe_name(facts.model)))
+        task = asyncio.create_task(self._run(pair, requests, stream, slo, model), name="pair")
         self._pairs.add(task)
-        task.add_done_callback(self._pairs.discard)
+        task.add_done_callback(self._over)
 
     @property
     def in_flight(self) -> int:
@@ -114,14 +114,17 @@ class Pipeline:
             task.cancel()
 
     async def _run(self, pair: Pair, requests: dict[str, Request], stream: bool, slo: SLO, model: str) -> None:
-        try:
-            results = await self._dispatcher.send(requests, stream, slo)
-            self._counts.ended(pair, results, self.clocks.wall())
-            self.metrics.ended(results)
-            if _log.isEnabledFor(logging.DEBUG):
-                self._describe(pair, results, model)
-        finally:
-            self._gate.release()
+        results = await self._dispatcher.send(requests, stream, slo)
+        self._counts.ended(pair, results, self.clocks.wall())
+        self.metrics.ended(results)
+        if _log.isEnabledFor(logging.DEBUG):
+            self._describe(pair, results, model)
+
+    def _over(self, task: "asyncio.Task[None]") -> None:
+        """Give the slot back, however the task ended: one that is cancelled before its first step runs nothing."""
+        self._pairs.discard(task)
+        self._gate.release()
+        died(task)
 
     def _describe(self, pair: Pair, results: dict[str, ArmResult], requested_model: str) -> None:
         targets = {arm.name: arm for arm in self.live.config.arms}

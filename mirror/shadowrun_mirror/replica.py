@@ -17,6 +17,7 @@ from shadowrun_mirror.credentials import Credentials
 from shadowrun_mirror.dispatch import Dispatcher
 from shadowrun_mirror.lag import LoopLag
 from shadowrun_mirror.live import LiveConfig
+from shadowrun_mirror.log import died
 from shadowrun_mirror.metrics import Metrics
 from shadowrun_mirror.pipeline import Clocks, Pipeline
 from shadowrun_mirror.receive import Door, Rules
@@ -70,9 +71,10 @@ class Replica:
         await web.TCPSite(self._control, host, control_port).start()
         self.control_port = self._control.addresses[0][1]
         self.data_port = await self.door.open(host, data_port)
-        self._watches = [
-            asyncio.create_task(watch) for watch in (self._lag.watch(), self.door.sweep(), self._watch_expiry())
-        ]
+        watches = {"lag": self._lag.watch(), "sweep": self.door.sweep(), "expiry": self._watch_expiry()}
+        self._watches = [asyncio.create_task(watch, name=name) for name, watch in watches.items()]
+        for watch in self._watches:
+            watch.add_done_callback(died)
 
     async def drain(self, last_read_s: float = LAST_READ_S) -> None:
         """Stop accepting, let pairs end (at most the timeout), then wait for one more reading of the evidence."""

@@ -1,7 +1,8 @@
-"""Sanitise: which headers of a live request may reach an arm, and the mark that says it is a copy. Pure.
+"""Sanitise: what of a live request's head may reach an arm, and the mark that says it is a copy. Pure.
 
 Credentials, identities, tenancy, routing and hop-by-hop headers never pass, in whatever spelling; there is no switch
-for it. Everything else is forwarded in its order. The arm gets its own credential, never the customer's.
+for it. Nor does the query: no engine reads one on these paths, and some gateways take a credential there. Every other
+header is forwarded in its order. The arm gets its own credential, never the customer's.
 """
 
 from urllib.parse import unquote_plus
@@ -13,7 +14,7 @@ _CREDENTIALS = (
 )
 _USERS = "anthropic-user-profile-id x-continuum-resolved-user-profile-id"
 _TENANCY = "x-user-id x-tenant x-org-id"
-_ROUTING = "x-backend x-forwarded-for x-forwarded-host x-forwarded-proto x-real-ip forwarded x-vllm-priority"
+_ROUTING = "x-backend x-real-ip forwarded x-vllm-priority"
 # `expect` asks something of this hop only: the whole body is already here.
 _HOP = (
     "host connection keep-alive transfer-encoding content-length content-type accept-encoding upgrade te trailer "
@@ -22,7 +23,15 @@ _HOP = (
 STRIPPED = frozenset(f"{_CREDENTIALS} {_USERS} {_TENANCY} {_ROUTING} {_HOP}".encode().split())
 """Names that never pass, lower case, with "-"."""
 
-STRIPPED_PREFIXES = (b"x-continuum-", b"x-shadowrun-", b"x-envoy-")
+STRIPPED_PREFIXES = (
+    b"x-continuum-",
+    b"x-shadowrun-",
+    b"x-envoy-",
+    b"x-forwarded-",  # who asked and from where; some authenticating proxies add the user and the token
+    b"x-auth-request-",
+    b"x-amzn-oidc-",
+    b"x-original-authorization",
+)
 
 _BAGGAGE = b"baggage"
 _OURS = frozenset({"shadow", "shadow.run"})
@@ -36,19 +45,24 @@ def is_stripped(name: bytes) -> bool:
     return _stays(_plain(name))
 
 
-def sanitised(headers: Headers, run: str) -> Headers:
+def without_query(target: bytes) -> bytes:
+    """The path of a request target."""
+    return target.partition(b"?")[0]
+
+
+def sanitised(headers: Headers, run: str, customer_key: bytes = b"") -> Headers:
     """The headers all arms get: those that may pass, then baggage marked with `shadow=true,shadow.run=<run>`.
 
-    Headers named by a `connection` header are hop-by-hop too and stay here.
+    Headers named by a `connection` header are hop-by-hop too and stay here, and so does the one named `customer_key`.
     """
-    named = _named_by_connection(headers)
+    staying = _named_by_connection(headers) | {_plain(customer_key)}
     kept: list[tuple[bytes, bytes]] = []
     baggage: list[bytes] = []
     for name, value in headers:
         plain = _plain(name)
         if plain == _BAGGAGE:
             baggage.append(value)
-        elif not _stays(plain) and plain not in named:
+        elif not _stays(plain) and plain not in staying:
             kept.append((name, value))
     kept.append((_BAGGAGE, marked_baggage(baggage, run)))
     return tuple(kept)

@@ -3,10 +3,16 @@
 Text stays raw JSON: it is looked at for being there, never decoded.
 """
 
+from typing import Annotated
+
 import msgspec
 
 _ABSENT = msgspec.Raw(b"")
 _NOTHING = (b"", b"null", b'""', b"[]", b"{}")
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+"""Tokens of one answer. A larger number is a fault of the engine, and would not fit what is computed from it."""
 
 
 def is_something(raw: msgspec.Raw) -> bool:
@@ -20,7 +26,9 @@ class Message(msgspec.Struct):
     content: msgspec.Raw = _ABSENT
     reasoning_content: msgspec.Raw = _ABSENT
     reasoning: msgspec.Raw = _ABSENT
+    refusal: msgspec.Raw = _ABSENT
     tool_calls: msgspec.Raw = _ABSENT
+    function_call: msgspec.Raw = _ABSENT  # what tool_calls were before
 
 
 class Choice(msgspec.Struct):
@@ -66,14 +74,14 @@ class Body(msgspec.Struct):
 class PromptDetails(msgspec.Struct):
     """Where the prompt's tokens came from."""
 
-    cached_tokens: int | None = None
+    cached_tokens: Count | None = None
 
 
 class UsageBody(msgspec.Struct):
     """`usage` as engines send it."""
 
-    prompt_tokens: int
-    completion_tokens: int = 0
+    prompt_tokens: Count
+    completion_tokens: Count = 0
     prompt_tokens_details: PromptDetails | None = None
 
 
@@ -93,7 +101,7 @@ def body_of(payload: bytes) -> Body | None:
     """Parse one JSON object; None when it is not one, or its choices have another shape."""
     try:
         return _BODY.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         return None
 
 
@@ -103,9 +111,8 @@ def tokens_of(usage: msgspec.Raw) -> Tokens | None:
         return None
     try:
         body = _USAGE.decode(usage)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _UNREADABLE:
         return None
     details = body.prompt_tokens_details
     cached = details.cached_tokens if details is not None else None
-    counts = (body.prompt_tokens, cached or 0, body.completion_tokens)
-    return Tokens(prompt=counts[0], cached=counts[1], output=counts[2]) if min(counts) >= 0 else None
+    return Tokens(prompt=body.prompt_tokens, cached=cached or 0, output=body.completion_tokens)

@@ -88,8 +88,10 @@ class StreamReader:
 
     Most events of a stream differ in their text only. Once one content event has been parsed, its line up to the
     opening quote of the text is remembered: an event that starts with them and goes on with anything but the closing
-    quote has content for certain, and is not parsed. The last such event is parsed at the end, for what follows its
-    text (some engines put `finish_reason` or `usage` there).
+    quote has content for certain, and is not parsed. Only the last such event of a row is, before the next event of
+    another kind or at the end, for what follows its text (some engines put `finish_reason` or `usage` there). So what
+    would follow the text of an earlier one is not seen: usage must be cumulative, as it is, and an error that shares
+    an event with text counts only if that event is the last.
     """
 
     def __init__(self) -> None:
@@ -137,13 +139,7 @@ class StreamReader:
             self.feed(b"\n", self._read_at)  # that CR was a line end of its own
         if self._rest.startswith(b"data:") and self._rest[5:].strip() == b"[DONE]":
             self._done = True
-        if self._unparsed:
-            body = body_of(self._data(self._unparsed))
-            self._unparsed = b""
-            if body is None:
-                self._failure = self._failure or FailureReason.MALFORMED
-            else:
-                self._note(body)
+        self._catch_up()
         complete = self._done or (self._finished and whole)
         failure = self._failure
         if failure is None and not complete:
@@ -169,6 +165,7 @@ class StreamReader:
         return bytes(text).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _event(self, event: bytes, at: float) -> None:
+        self._catch_up()
         payload = event[5:].lstrip(b" ") if event.startswith(b"data:") and b"\n" not in event else self._data(event)
         if not payload:
             return
@@ -189,25 +186,32 @@ class StreamReader:
                 self._failure = FailureReason.STREAM_ERROR
         return b"\n".join(lines).strip()
 
+    def _catch_up(self) -> None:
+        """Parse the event taken for content by its opening, so that whatever comes later is noted later."""
+        if self._unparsed:
+            event, self._unparsed = self._unparsed, b""
+            self._noted(self._data(event))
+
     def _parse(self, payload: bytes, at: float, event: bytes) -> None:
-        body = body_of(payload)
-        if body is None:
-            self._failure = self._failure or FailureReason.MALFORMED
-            return
-        if body.is_error():
-            self._failure = FailureReason.STREAM_ERROR
-            return
-        self._note(body)
-        content = body.content()
+        body = self._noted(payload)
+        content = None if body is None else body.content()
         if content is not None:
-            self._unparsed = b""
             self._content(at)
             opening = b"" if b"\n" in event else _opening(payload, *content)
             self._opening = event[: event.index(payload)] + opening if opening else b""
 
-    def _note(self, body: Body) -> None:
+    def _noted(self, payload: bytes) -> Body | None:
+        """The parsed event, its end and usage noted; None for one that fails the answer."""
+        body = body_of(payload)
+        if body is None:
+            self._failure = self._failure or FailureReason.MALFORMED
+            return None
+        if body.is_error():
+            self._failure = FailureReason.STREAM_ERROR
+            return None
         self._finished = self._finished or body.finished()
         self._tokens = tokens_of(body.usage) or self._tokens
+        return body
 
     def _content(self, at: float) -> None:
         if self._first_at is None:

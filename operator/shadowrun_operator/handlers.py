@@ -96,13 +96,19 @@ async def run_changed(
     namespace: str | None,
     name: str,
     meta: Any,
+    status: Any,
     memo: Any,
     **_: Any,
 ) -> None:
-    """A new generation, or a deletion; our own status writes change neither and wake nobody."""
+    """A new generation, or a deletion; our own status writes change neither and wake nobody.
+
+    A complete run has no loop that could be woken: one pass says that its new generation was seen.
+    """
     key = (namespace or "", name)
     if type == "DELETED":
         memo.runs.forget(*key)
+    elif not not_complete(status) and status.get("observedGeneration") != meta.get("generation"):
+        await memo.runs.pass_once(*key)
     elif memo.runs.changed(*key, (meta.get("uid"), meta.get("generation"), meta.get("deletionTimestamp"))):
         memo.runs.wake(*key)
 

@@ -15,6 +15,7 @@ PLANTED = {
     "header": "canary-header-44de",
     "credential": "canary-credential-c0ff",
     "baggage": "canary-baggage-5a5a",
+    "query": "canary-query-2b2b",
     "answer": "canary-answer-e1e1",
 }
 
@@ -36,7 +37,9 @@ def ask(port: int, number: int) -> str:
         "baggage": f"note={PLANTED['baggage']}",
     }
     request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/v1/chat/completions", json.dumps(body).encode(), headers=headers
+        f"http://127.0.0.1:{port}/v1/chat/completions?note={PLANTED['query']}",
+        json.dumps(body).encode(),
+        headers=headers,
     )
     with urllib.request.urlopen(request, timeout=20) as answer:
         told: bytes = answer.read()
@@ -44,10 +47,9 @@ def ask(port: int, number: int) -> str:
 
 
 def test_no_secret_is_found_in_anything_that_was_written(world: World) -> None:
-    primary = world.get("deployment", "chat")
-    assert primary is not None
-    # The engine's own command line holds the planted answer, so the search below looks at what is ours only.
-    world.kubectl("set", "env", "deployment/chat", f"ANSWER_BEGINS={PLANTED['answer']}")
+    # By way of a Secret, so that the planted answer stands nowhere in plain text but in answers.
+    world.kubectl("create", "secret", "generic", "answers", f"--from-literal=ANSWER_BEGINS={PLANTED['answer']}")
+    world.kubectl("set", "env", "deployment/chat", "--from=secret/answers")
     world.kubectl("rollout", "status", "deployment/chat", "--timeout=60s", timeout=70)
     world.apply(shadow_run("canary", patch=env_patch(ERROR_RATE="0.3"), duration="20s"))
     world.until("capture in front", lambda: any("capture" in pod for pod in world.endpoints("chat-shadowed")), 90)
@@ -64,11 +66,5 @@ def test_no_secret_is_found_in_anything_that_was_written(world: World) -> None:
     status = world.wait_complete("canary", 120)
     written |= world.everything_written()
     assert status["funnel"]["requests"]["admitted"] > 20, "the secrets did pass through"
-    found = {
-        (what, place)
-        for what, secret in PLANTED.items()
-        for place, text in written.items()
-        for line in text.splitlines()
-        if secret in line and not (what == "answer" and "value:" in line)
-    }
+    found = {(what, place) for what, secret in PLANTED.items() for place, text in written.items() if secret in text}
     assert found == set()

@@ -88,6 +88,12 @@ def test_only_the_report_and_the_capture_service_stay(world: World, passed: dict
     assert world.endpoints(SERVICE) == world.endpoints("chat")
 
 
+def test_its_transitions_are_events(world: World, passed: dict[str, object]) -> None:
+    assert {"Accepted", "CopyingStarted", "CountingStarted", "DurationReached", "VerdictPass", "Complete"} <= set(
+        world.events("faster")
+    )
+
+
 def test_the_report_shows_what_differed_between_the_arms(world: World, passed: dict[str, object]) -> None:
     report = world.report("faster")
     assert report["verdict"] == "Pass"

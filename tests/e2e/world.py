@@ -159,14 +159,23 @@ class World:
             self.cluster.kubectl(*system, *gone, timeout=70)
 
     def everything_written(self) -> dict[str, str]:
-        """All that could hold content: every object of the namespace (Secrets too), and all logs of our pods."""
+        """All that could hold content: objects of the namespace (Secrets too), logs of our pods, and their metrics."""
         kinds = "shadowruns,configmaps,secrets,events,deployments,services,pods"
         written = {"objects": self.kubectl("get", kinds, "-o", "yaml")}
         for pod in self.all("pods", "app.kubernetes.io/managed-by=shadowrun"):
             name = pod["metadata"]["name"]
             written[name] = self.kubectl("logs", name, "--all-containers", "--prefix")
-        written["operator"] = self.cluster.kubectl("-n", RELEASE_NAMESPACE, "logs", OPERATOR, "--tail=-1")
+            if pod["metadata"]["labels"]["shadowrun.dev/component"] == "mirror":
+                written[f"metrics of {name}"] = self._metrics(self.namespace, name)
+        system = ("-n", RELEASE_NAMESPACE)
+        written["operator"] = self.cluster.kubectl(*system, "logs", OPERATOR, "--tail=-1")
+        operators = self.cluster.kubectl(*system, "get", "pods", "-l", OPERATOR_PODS, "-o", "name").split()
+        for name in operators:
+            written[f"metrics of {name}"] = self._metrics(RELEASE_NAMESPACE, name.removeprefix("pod/"))
         return written
+
+    def _metrics(self, namespace: str, pod: str) -> str:
+        return self.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod}:9090/proxy/metrics")
 
 
 def condition(status: Manifest, kind: str) -> str:

@@ -30,6 +30,14 @@ _STALLED_S = 10.0
 _MAX_DIRECTIVE_BYTES = 1 << 20
 
 
+class AnswerError(ValueError):
+    """Somebody answered, but not with what was asked for. The text is ours, so it may be logged."""
+
+
+_TROUBLES = (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError)
+"""What asking a mirror or Envoy may end in."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompanionSettings:
     """Where everything is. URLs without a trailing slash."""
@@ -69,8 +77,8 @@ class Companion:
         try:
             answer = await self._get(f"{self._settings.mirror_url}/directive", _ANSWER_S, self._settings.token)
             directive = decode_directive(answer)
-        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError) as error:
-            self._note(f"no directive: {type(error).__name__}")
+        except _TROUBLES as error:
+            self._note(f"no directive: {_cause(error)}")
             return
         self._note("")
         self._lease = self._lease.renewed(directive, _now())
@@ -89,20 +97,25 @@ class Companion:
         _say(f"routes {version}")
 
     async def evidence(self) -> CaptureEvidence:
-        """A snapshot of Envoy's counters; raises `aiohttp.ClientError`, `TimeoutError`, `StatsError`, `DecodeError`."""
-        admin = self._settings.admin_url
-        info = await self._get(f"{admin}/server_info", _ADMIN_S)
-        stats = await self._get(f"{admin}/stats", _ADMIN_S, query={"format": "json", "filter": STATS_FILTER})
+        """A snapshot of Envoy's counters; raises one of `_TROUBLES`."""
+        epoch = await self._epoch()
+        query = {"format": "json", "filter": STATS_FILTER}
+        stats = await self._get(f"{self._settings.admin_url}/stats", _ADMIN_S, query=query)
+        if await self._epoch() != epoch:
+            raise StatsError("Envoy restarted while it was asked")  # whose numbers these are, nobody knows
         # Grows across restarts of this process too, because the counters do: Envoy's epoch outlives the companion.
         self._sequence = max(self._sequence + 1, time.monotonic_ns() // 1_000_000)
         source = Source(
             pod=self._settings.pod,
             pod_uid=self._settings.pod_uid,
-            epoch=envoy_epoch(info),
+            epoch=epoch,
             sequence=self._sequence,
             time=time.time(),
         )
         return capture_evidence(stats, run_uid=self._lease.directive.run_uid, source=source)
+
+    async def _epoch(self) -> str:
+        return envoy_epoch(await self._get(f"{self._settings.admin_url}/server_info", _ADMIN_S))
 
     def is_turning(self) -> bool:
         """Whether the loop has come round lately."""
@@ -113,7 +126,7 @@ class Companion:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         async with self._http.get(url, headers=headers, params=query, timeout=timeout, allow_redirects=False) as answer:
             if answer.status != 200:
-                raise ValueError(f"HTTP {answer.status}")
+                raise AnswerError(f"HTTP {answer.status}")
             if not token:
                 return await answer.read()
             body = await answer.content.read(_MAX_DIRECTIVE_BYTES)
@@ -121,7 +134,7 @@ class Companion:
                 more = await answer.content.read(_MAX_DIRECTIVE_BYTES)
                 body += more
                 if len(body) > _MAX_DIRECTIVE_BYTES:
-                    raise ValueError("the directive is too long")
+                    raise AnswerError("the directive is too long")
             return body
 
     def _note(self, trouble: str) -> None:
@@ -142,8 +155,8 @@ def application(companion: Companion, token: str) -> web.Application:
             return web.Response(status=401)
         try:
             snapshot = await companion.evidence()
-        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, StatsError, ValueError) as error:
-            return web.Response(status=503, text=f"Envoy's statistics cannot be read: {error}")
+        except _TROUBLES as error:
+            return web.Response(status=503, text=f"Envoy's statistics cannot be read: {_cause(error)}")
         return web.Response(body=encode(snapshot), content_type="application/json")
 
     served = web.Application()
@@ -165,6 +178,11 @@ async def serve(
             await companion.run(alive)
         finally:
             await runner.cleanup()
+
+
+def _cause(error: Exception) -> str:
+    """What may be said of an error: our own words, or its type."""
+    return str(error) if isinstance(error, StatsError | AnswerError) else type(error).__name__
 
 
 def _now() -> Instant:

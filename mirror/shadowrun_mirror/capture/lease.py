@@ -52,9 +52,9 @@ class Lease:
         """
         if answer.run_uid != self.directive.run_uid or answer.version < self.directive.version:
             return self
-        ends = now.monotonic + (answer.expiry - now.wall)
-        if answer.expiry == self.directive.expiry:
-            ends = min(ends, self.ends)  # the wall clock was set back; the time that has passed has passed
+        # Both count: a wall clock that was set back gives no time back, and one that was set forward takes some.
+        moved = self.ends + (answer.expiry - self.directive.expiry)
+        ends = min(moved, now.monotonic + (answer.expiry - now.wall))
         return replace(self, directive=answer, heard=now.monotonic, ends=ends)
 
 

@@ -36,6 +36,12 @@ NOT_YET: tuple[NotYet, ...] = (
         "leave it out",
     ),
     NotYet(
+        "spec.capture.paths",
+        "other than chat completions and completions",
+        lambda s: not all(path.endswith("/completions") for path in s.capture.paths),
+        "list paths that end in /chat/completions or /completions, whose answers can be read",
+    ),
+    NotYet(
         "spec.sampling.key.bodyField",
         "",
         lambda s: s.sampling.key is not None and s.sampling.key.body_field is not None,

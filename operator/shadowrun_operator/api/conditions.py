@@ -51,10 +51,10 @@ class Reason(_Word):
         "The primary's Service cannot be captured: it has no pods of its own to give back.",
     )
     SERVICE_NAME_TAKEN = "ServiceNameTaken", "A Service of the capture Service's name exists and no run made it."
-    NAME_TOO_LONG = "NameTooLong", "A name made from the run's would be too long."
     NAME_IN_USE = "NameInUse", "An object of a name the run needs exists and does not belong to it."
     CAPTURE_IN_USE = "CaptureInUse", "Another active run captures the same primary."
     PENDING = "Pending", "Not looked at yet."
+    NOT_STARTED = "NotStarted", "The run ended before anything was created."
     WAITING = "Waiting", "Created and not ready yet."
     READY = "Ready", "All pods are ready."
     DEGRADED = "Degraded", "It was ready and some of its pods are not any more."
@@ -78,6 +78,7 @@ class EndReason(_Word):
     STOPPED = "Stopped", "Somebody set spec.stop.reason."
     EXPIRED = "Expired", "The absolute expiry ended the run before any end condition did."
     SPEC_CHANGED = "SpecChanged", "A part of the spec that decides the evidence changed after the start."
+    ARM_CHANGED = "ArmChanged", "An arm was changed or replaced while it was measured."
     EVIDENCE_LOST = "EvidenceLost", "Counted evidence was lost and cannot be recovered."
 
     @property

@@ -69,7 +69,7 @@ def _report(reader: Reader, options: argparse.Namespace) -> int:
     run = SeenRun.parse(reader.run(options.name))
     reference = run.status.report_ref
     if reference is None:
-        raise CommandError(f"ShadowRun {options.name} has no report yet (phase {run.status.phase})")
+        raise CommandError(f"ShadowRun {options.name} has no report (phase {run.status.phase})")
     raw = reader.config_map(reference.name).get(KEY)
     if raw is None:
         raise CommandError(f"ConfigMap {reference.name} has no key {KEY}")

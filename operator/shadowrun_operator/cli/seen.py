@@ -13,9 +13,7 @@ from shadowrun_operator.api.run import Metadata
 from shadowrun_operator.api.status import Condition, Status
 from shadowrun_operator.cli.exits import CommandError
 
-HOPELESS = frozenset(
-    {Reason.INVALID_SPEC, Reason.NOT_IMPLEMENTED, Reason.NAME_TOO_LONG, Reason.PATCH_INVALID, Reason.PRIMARY_UNSUITABLE}
-)
+HOPELESS = frozenset({Reason.INVALID_SPEC, Reason.NOT_IMPLEMENTED, Reason.PATCH_INVALID, Reason.PRIMARY_UNSUITABLE})
 """Reasons of a refusal that nothing but another spec can change, so that waiting is of no use."""
 
 

@@ -1,24 +1,27 @@
 """Carry out a `Plan` in its order, and write the status only where it differs. Decides nothing.
 
-The first step that fails ends the steps of this pass: later ones may rest on it, and every step is repeated on the next
-pass anyway. A patch of the candidate that the API server refuses is an answer, kept for the next observation.
+The first step that fails ends the steps of this pass, for later ones may rest on it; but nothing rests on a `Delete`.
+The refusal is said in the status and in an event, and every step is repeated on the next pass. A patch of the candidate
+that the API server refuses is an answer, kept for the next observation.
 """
 
 import logging
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from shadowrun_operator.api.run import API_VERSION, KIND
-from shadowrun_operator.api.status import Status
+from shadowrun_operator.api.status import MESSAGE_LENGTH, Status, shortened
 from shadowrun_operator.cluster import events
 from shadowrun_operator.cluster.client import ApiRefusal, Cluster
 from shadowrun_operator.cluster.evidence_store import stored_manifest
 from shadowrun_operator.cluster.observe import Memory
 from shadowrun_operator.cluster.replicas import Replicas
+from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import Observation
-from shadowrun_operator.reconcile.plan import Apply, Create, Delete, PatchCandidate, Plan, Step
+from shadowrun_operator.reconcile.plan import Apply, Create, Delete, Event, PatchCandidate, Plan, Step
 from shadowrun_operator.reconcile.record import Books
 
 COUNTS_S = 10.0
@@ -32,9 +35,8 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Written:
-    """The status as this process last wrote it."""
+    """When this process last wrote the status."""
 
-    status: Manifest = field(default_factory=dict)
     at: float = 0.0
 
 
@@ -42,10 +44,17 @@ async def apply(
     cluster: Cluster, replicas: Replicas, seen: Observation, plan: Plan, memory: Memory, written: Written, instance: str
 ) -> None:
     """Do all of it. Raises `ApiRefusal` or `ApiUnreachable`; the next pass then begins anew."""
-    await _store(cluster, seen, plan)
     memory.refusal = ""
-    for step in plan.steps:
-        await apply_step(cluster, seen.run.namespace, step, memory)
+    try:
+        await _store(cluster, seen, plan)
+    except ApiRefusal as refusal:
+        await _refused(cluster, seen, seen.run.status, refusal, written, instance)
+        raise
+    try:
+        await apply_steps(cluster, seen.run.namespace, plan.steps, memory)
+    except ApiRefusal as refusal:
+        await _refused(cluster, seen, plan.status, refusal, written, instance)
+        raise
     if plan.push is not None:
         for address in plan.push.addresses:
             problem = await replicas.push(address, plan.push.config, seen.token)
@@ -54,6 +63,32 @@ async def apply(
     if not plan.released:
         await write_status(cluster, seen, plan.status, written)
     for event in plan.events:
+        await events.record(cluster, seen.ref, event, at=times.written(time.time()), instance=instance)
+
+
+async def apply_steps(cluster: Cluster, namespace: str, steps: Iterable[Step], memory: Memory | None = None) -> None:
+    """One after another. Raises the refusal that ended them, or that of a deletion once all the others are done."""
+    refused: ApiRefusal | None = None
+    for step in steps:
+        try:
+            await apply_step(cluster, namespace, step, memory)
+        except ApiRefusal as refusal:
+            if not isinstance(step, Delete):
+                raise
+            refused = refused or refusal
+    if refused is not None:
+        raise refused
+
+
+async def _refused(
+    cluster: Cluster, seen: Observation, status: Status, refusal: ApiRefusal, written: Written, instance: str
+) -> None:
+    """Say what the API server refused; told once, however often it is tried."""
+    message = shortened(f"The API server refused what the run needs, which is tried again: {refusal}", MESSAGE_LENGTH)
+    news = seen.run.status.message != message
+    await write_status(cluster, seen, status.model_copy(update={"message": message}), written, news=news)
+    if news:
+        event = Event("Warning", "Refused", message)
         await events.record(cluster, seen.ref, event, at=times.written(time.time()), instance=instance)
 
 
@@ -75,12 +110,14 @@ async def apply_step(cluster: Cluster, namespace: str, step: Step, memory: Memor
                 memory.refusal = refusal.message
 
 
-async def write_status(cluster: Cluster, seen: Observation, status: Status, written: Written) -> None:
-    """Write the status if it says something new; counts alone are news only every `COUNTS_S`."""
+async def write_status(
+    cluster: Cluster, seen: Observation, status: Status, written: Written, *, news: bool = False
+) -> None:
+    """Write the status if it says something new; counts alone are news only every `COUNTS_S`, unless said to be."""
     wanted, found = status.to_json(), seen.run.status.to_json()
     if wanted == found:
         return
-    if _without_counts(wanted) == _without_counts(found) and time.monotonic() - written.at < COUNTS_S:
+    if not news and _without_counts(wanted) == _without_counts(found) and time.monotonic() - written.at < COUNTS_S:
         return
     await cluster.apply_status(
         {
@@ -90,7 +127,7 @@ async def write_status(cluster: Cluster, seen: Observation, status: Status, writ
             "status": wanted,
         }
     )
-    written.status, written.at = wanted, time.monotonic()
+    written.at = time.monotonic()
 
 
 def _without_counts(status: Manifest) -> Manifest:
@@ -108,4 +145,8 @@ async def _store(cluster: Cluster, seen: Observation, plan: Plan) -> None:
         # A run must end even when its books are too large: the mirrors still have what they counted.
         log.error("Run %s/%s: %s; only its record is kept", seen.run.namespace, seen.run.name, error)
         manifest = stored_manifest(seen.ref, record, Books(), dead=(), at=at)
-    await cluster.apply(manifest)
+    if seen.object("ConfigMap", names.EVIDENCE) is not None:
+        await cluster.apply(manifest)
+    elif await cluster.create(manifest) is None:
+        name = manifest["metadata"]["name"]
+        raise ApiRefusal(409, "AlreadyExists", f"ConfigMap {name!r} exists and is not this run's")

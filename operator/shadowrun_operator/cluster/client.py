@@ -20,7 +20,6 @@ KINDS = {
     "ConfigMap": ("v1", "configmaps"),
     "Deployment": ("apps/v1", "deployments"),
     "Event": ("v1", "events"),
-    "Namespace": ("v1", "namespaces"),
     "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
     "Node": ("v1", "nodes"),
     "Pod": ("v1", "pods"),

@@ -30,6 +30,8 @@ from shadowrun_operator.reconcile.record import Books
 log = logging.getLogger(__name__)
 
 OWN_KINDS = ("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service")
+_ENDED = ("Succeeded", "Failed")
+"""Phases of pods in which no process runs any more, and never will."""
 _SEED_BITS = 53
 """Seeds stay exact in every JSON reader."""
 
@@ -60,12 +62,12 @@ async def observe(
         cluster.list("Pod", run.namespace, selector=f"{names.RUN_LABEL}={run.name}"),
     )
     objects, leftovers = _sorted_out(found, run)
-    own_pods = tuple(_pod(pod) for pod in pods if "deletionTimestamp" not in pod["metadata"])
+    own_pods = tuple(_pod(pod) for pod in pods if pod.get("status", {}).get("phase") not in _ENDED)
     stored = _stored(objects.get(("ConfigMap", names.object_name(run.name, names.EVIDENCE))), run)
     config, token = _secret_of(objects, run)
     # What is stored may be coarser than what is remembered, never newer: it is read once.
     books = stored.books if memory.books is None else memory.books
-    unreachable: tuple[str, ...] = ()
+    read: frozenset[str] = frozenset()
     if token and stored.record is not None and stored.record.copying_since:
         port = primary_port(primary, source, spec.primary.service.port) if primary and source else None
         reading = await replicas.read(
@@ -74,7 +76,8 @@ async def observe(
             token,
             companion_port=capture_ports(port.number if port else 0).companion,
         )
-        books, unreachable = books.with_readings(run.uid, reading.mirrors, reading.captures), reading.failures
+        books = books.with_readings(run.uid, reading.mirrors, reading.captures)
+        read = reading.pods_of(run.uid)
     memory.books = books
     _remember_giving_back(memory, capture_service, now)
     return Observation(
@@ -98,7 +101,7 @@ async def observe(
         config=config,
         token=token,
         given_back_since=memory.given_back_since,
-        unreachable=unreachable,
+        read=read,
         refusal=memory.refusal,
     )
 
@@ -120,13 +123,17 @@ async def _labelled(cluster: Cluster, run: ShadowRun) -> list[Manifest]:
 
 
 def _sorted_out(found: Iterable[Manifest], run: ShadowRun) -> tuple[dict[tuple[str, str], Manifest], tuple[str, ...]]:
-    """Ours, and what is on its way out or belongs to an earlier run of the same name."""
+    """Ours, and what is on its way out or belongs to an earlier run of the same name.
+
+    Ours says so by its owner; only objects of the customers' path have none.
+    """
     ours: dict[tuple[str, str], Manifest] = {}
     leftovers = []
     for item in found:
         meta = item["metadata"]
         owners = {owner["uid"] for owner in meta.get("ownerReferences", [])}
-        if "deletionTimestamp" in meta or (owners and run.uid not in owners):
+        in_path = not owners and meta["labels"].get(names.COMPONENT_LABEL) == names.CAPTURE
+        if "deletionTimestamp" in meta or not (in_path or run.uid in owners):
             leftovers.append(f"{item['kind']} '{meta['name']}'")
         else:
             ours[item["kind"], meta["name"]] = item
@@ -171,6 +178,7 @@ async def _others(cluster: Cluster, run: ShadowRun) -> tuple[OtherRun, ...]:
                     name=other.name,
                     primary=other.spec.primary.service.name,
                     service_name=proxy.service_name if proxy else "",
+                    older=older,
                 )
             )
     return tuple(found)
@@ -222,6 +230,7 @@ def _addresses(pods: Iterable[Pod], component: str) -> list[str]:
 
 def _pod(pod: Manifest) -> Pod:
     status, meta = pod.get("status", {}), pod["metadata"]
+    leaving = "deletionTimestamp" in meta
     conditions = {c["type"]: c for c in status.get("conditions", [])}
     statuses = status.get("containerStatuses", [])
     return Pod(
@@ -230,7 +239,8 @@ def _pod(pod: Manifest) -> Pod:
         component=meta.get("labels", {}).get(names.COMPONENT_LABEL, ""),
         address=status.get("podIP", ""),
         node=pod["spec"].get("nodeName", ""),
-        ready=conditions.get("Ready", {}).get("status") == "True",
+        ready=conditions.get("Ready", {}).get("status") == "True" and not leaving,
+        leaving=leaving,
         waiting=_waiting(conditions, [*status.get("initContainerStatuses", []), *statuses]),
         images=tuple(_image(s) for s in statuses if s.get("image")),
     )

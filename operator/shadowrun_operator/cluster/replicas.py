@@ -25,6 +25,11 @@ class Reading:
     captures: tuple[CaptureEvidence, ...]
     failures: tuple[str, ...]
 
+    def pods_of(self, run_uid: str) -> frozenset[str]:
+        """Uids of the pods that gave their evidence of this run."""
+        mirrors = {e.source.pod_uid for e in self.mirrors if e.run_uid == run_uid}
+        return frozenset(mirrors | {e.source.pod_uid for e in self.captures if e.run_uid == run_uid})
+
 
 class Replicas:
     """The HTTP client of the replicas of every run."""

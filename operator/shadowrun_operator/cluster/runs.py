@@ -5,6 +5,7 @@ A pass is observe, plan, apply. Passes of one run never overlap, whoever asks fo
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,19 +13,18 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
-from shadowrun_operator.api.conditions import ConditionType, Reason, set_condition, timestamp
+from shadowrun_operator.api.conditions import ConditionType, Reason, set_condition
 from shadowrun_operator.api.run import API_VERSION, KIND
-from shadowrun_operator.api.status import Status
 from shadowrun_operator.cluster import metrics
-from shadowrun_operator.cluster.apply import Written, apply, apply_step
+from shadowrun_operator.cluster.apply import Written, apply, apply_steps
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable, Cluster
-from shadowrun_operator.cluster.observe import Memory, observe
+from shadowrun_operator.cluster.observe import OWN_KINDS, Memory, observe
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import Settings
-from shadowrun_operator.reconcile.orphans import orphan_plans
+from shadowrun_operator.reconcile.orphans import abandoned_steps, orphan_plans
 from shadowrun_operator.reconcile.reconcile import reconcile
 
 SWEEP_S = 60.0
@@ -32,6 +32,8 @@ PAUSE_S = 5.0
 """After a pass that failed."""
 LATE_S = 60.0
 """A run past its expiry whose loop has been silent for so long is taken over by the sweeper."""
+HOPELESS_S = 7200.0
+"""A run that is past its expiry for so long (longest answer, drain and all) has passes that never get anywhere."""
 STALE_S = 300.0
 """No sweep or no pass for so long: the process is not doing its work any more."""
 
@@ -130,24 +132,24 @@ class Runs:
         return Outcome(PAUSE_S)
 
     async def sweep(self) -> None:
-        """Take over runs past their expiry whose loop is silent; give back and remove what runs left behind."""
+        """Take over runs past their expiry whose loop is silent; give back and remove what runs left behind.
+
+        Objects are listed before runs: what a run makes in between must not look as if it had none.
+        """
+        selector = f"{names.COMPONENT_LABEL}={names.CAPTURE},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
+        found = await self._listed(_PATH_KINDS, self._namespaces, selector)
         bodies = [body for ns in self._namespaces for body in await self._cluster.list(KIND, ns)]
         for body in bodies:
             key = (body["metadata"]["namespace"], body["metadata"]["name"])
             if self._is_late(key, body):
                 log.warning("Run %s/%s is past its expiry and its loop is silent: taking over", *key)
                 await self.pass_once(*key)
+            if _overdue_s(body) >= HOPELESS_S:
+                log.error("Run %s/%s is long past its expiry and does not end: taking it down", *key)
+                await self._abandon(*key)
         living = {_key(body) for body in bodies if body.get("status", {}).get("phase") != "Complete"}
-        selector = f"{names.COMPONENT_LABEL}={names.CAPTURE},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
-        found = [
-            item
-            for ns in self._namespaces
-            for kind in _PATH_KINDS
-            for item in await self._cluster.list(kind, ns, selector=selector)
-        ]
         for plan in orphan_plans(found, living, time.time()):
-            for step in plan.steps:
-                await apply_step(self._cluster, plan.namespace, step)
+            await apply_steps(self._cluster, plan.namespace, plan.steps)
         phases = [body.get("status", {}).get("phase", "Pending") for body in bodies]
         metrics.count_phases(phases)
         self._swept_at = time.monotonic()
@@ -166,9 +168,7 @@ class Runs:
         return self._lines.setdefault(key, _Line())
 
     def _is_late(self, key: Key, body: Manifest) -> bool:
-        status = body.get("status", {})
-        expiry = status.get("expiryTime")
-        if not expiry or status.get("phase") == "Complete" or time.time() < times.seconds(expiry):
+        if _overdue_s(body) < 0:
             return False
         line = self._lines.get(key)
         return line is None or time.monotonic() - line.passed_at > LATE_S
@@ -188,26 +188,61 @@ class Runs:
         return Outcome(plan.requeue_after, plan.released)
 
     async def _unreadable(self, body: Manifest, error: ValidationError) -> Outcome:
-        """A body that the schema lets through and the models do not: said in the status, nothing else is touched."""
-        meta = body["metadata"]
+        """A body that the schema lets through and the models do not: said in the status, and it still expires."""
+        meta, status = body["metadata"], body.get("status", {})
         if "deletionTimestamp" in meta:
             return Outcome(PAUSE_S, released=True)
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = f"{where}: {first['msg']}"
-        if any(c.get("reason") == Reason.INVALID_SPEC for c in body.get("status", {}).get("conditions", [])):
+        if status.get("phase") == "Complete":
             return Outcome(SWEEP_S)
-        now = datetime.now(UTC)
-        conditions = set_condition(
-            (), ConditionType.ACCEPTED, "False", Reason.INVALID_SPEC, message, generation=meta["generation"], now=now
+        namespace = meta["namespace"]
+        if _overdue_s(body) >= 0:
+            await self._abandon(namespace, meta["name"])
+        first = error.errors()[0]
+        message = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+        (accepted,) = set_condition(
+            (),
+            ConditionType.ACCEPTED,
+            "False",
+            Reason.INVALID_SPEC,
+            message,
+            generation=meta["generation"],
+            now=datetime.now(UTC),
         )
-        log.warning("Run %s/%s cannot be read at %s: %s", meta["namespace"], meta["name"], timestamp(now), message)
-        status = Status(observed_generation=meta["generation"], message=message, conditions=conditions)
-        identity = {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]}
+        known = status.get("conditions", [])
+        if any(c.get("reason") == accepted.reason and c.get("message") == accepted.message for c in known):
+            return Outcome(SWEEP_S)
+        log.warning("Run %s/%s cannot be read: %s", namespace, meta["name"], message)
+        said = {
+            "observedGeneration": meta["generation"],
+            "message": accepted.message,
+            "conditions": [accepted.to_json(), *(c for c in known if c.get("type") != accepted.type)],
+        }
+        identity = {"name": meta["name"], "namespace": namespace, "uid": meta["uid"]}
         await self._cluster.apply_status(
-            {"apiVersion": API_VERSION, "kind": KIND, "metadata": identity, "status": status.to_json()}
+            {"apiVersion": API_VERSION, "kind": KIND, "metadata": identity, "status": {**status, **said}}
         )
         return Outcome(SWEEP_S)
+
+    async def _abandon(self, namespace: str, name: str) -> None:
+        """Take a run down by names and labels, since nothing else of it can be relied on."""
+        selector = f"{names.RUN_LABEL}={name},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
+        found = await self._listed(OWN_KINDS, (namespace,), selector)
+        await apply_steps(self._cluster, namespace, abandoned_steps(found, time.time()))
+
+    async def _listed(self, kinds: Iterable[str], namespaces: Iterable[str], selector: str) -> list[Manifest]:
+        return [
+            item
+            for ns in namespaces
+            for kind in kinds
+            for item in await self._cluster.list(kind, ns, selector=selector)
+        ]
+
+
+def _overdue_s(body: Manifest) -> float:
+    """How long a run should have been over, in seconds; negative while it need not be, or when it is."""
+    status = body.get("status", {})
+    expiry = status.get("expiryTime")
+    return time.time() - times.seconds(expiry) if expiry and status.get("phase") != "Complete" else -math.inf
 
 
 def _key(body: Manifest) -> Key:

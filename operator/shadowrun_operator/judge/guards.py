@@ -12,7 +12,7 @@ A finding says what the verdict is if no graver finding exists. The gravest grou
     Void       NoisyBaseline              Inconclusive   control differs from baseline, see `noisy_baseline`
     Refuted    DroppedHardRequests        Fail           the candidate fails the long requests, see `dropped_hard`
     Refuted    CriterionFailed            Fail           a gating criterion is refuted
-    Open       EvidenceLost               Inconclusive   more than 1 % of the selected requests were lost
+    Open       EvidenceLost               Inconclusive   more than 1 % of the selected were lost, in requests or tokens
     Open       LowCoverage                Inconclusive   a class has fewer pairs than its floor, in requests or tokens
     Open       TooFewPairs, NoThreshold,  Inconclusive   a gating criterion is open for that reason
                ThresholdDrifted, Undecided
@@ -217,13 +217,15 @@ def evidence_lost(case: Case) -> Finding | None:
         (case.funnel.dropped.get(r.value, Count()) for r in (DropReason.MIRROR_LOST, DropReason.LOST_IN_TRANSIT)),
         Count(),
     )
-    missed, selected = case.funnel.uncounted.requests, case.funnel.selected.requests
-    if lost.requests + missed <= LOST_SHARE * selected:
+    missed, selected = case.funnel.uncounted, case.funnel.selected
+    gone = lost + missed
+    if gone.requests <= LOST_SHARE * selected.requests and gone.tokens <= LOST_SHARE * selected.tokens:
         return None
-    uncounted = f"; capture missed {missed} that did" if missed else ""
+    uncounted = f"; capture missed {missed.requests} that did" if missed.requests else ""
     message = (
-        f"{lost.requests} of {selected} selected requests ({percent(lost.requests, selected)}) never became results:"
-        f" lost between capture and mirror or with a mirror{uncounted}; {LOST_SHARE:.0%} is allowed."
+        f"{lost.requests} of {selected.requests} selected requests ({percent(lost.requests, selected.requests)},"
+        f" {percent(lost.tokens, selected.tokens)} of the tokens) never became results: lost between capture and"
+        f" mirror or with a mirror{uncounted}; {LOST_SHARE:.0%} is allowed."
     )
     return Finding(group="Open", reason="EvidenceLost", message=message)
 

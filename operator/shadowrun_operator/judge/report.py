@@ -1,9 +1,15 @@
 """The report: verdict, every number it rests on, and the evidence itself, so that it can be judged again. Types only.
 
-The JSON form is stable under `version`; a reader ignores fields it does not know. Nothing in it is content.
+The JSON form is stable under `version`; a reader ignores fields it does not know. Nothing in it is content. It is kept
+in two parts: what people read as plain JSON, and the evidence compressed. The first has few numbers for each criterion,
+class and arm, whose numbers the API bounds, and texts cut at `TEXT_BOUND`. The second is bounded by `EVIDENCE_BOUND`:
+beyond it, blocks of time are joined pairwise until it fits. All sums stay exact then, so only bounds of criteria that
+rested on finer blocks can differ when the report is judged again.
 """
 
+import base64
 import math
+import zlib
 
 import msgspec
 from shadowrun_mirror.evidence import ArmEvidence
@@ -17,6 +23,10 @@ from shadowrun_operator.judge.merge import Merged
 from shadowrun_operator.judge.rules import Rules
 
 VERSION = 1
+TEXT_BOUND = 16 * 1024
+EVIDENCE_BOUND = 640 * 1024
+"""Characters of base64. With the readable part and its object below the 1 MiB that a ConfigMap holds."""
+_COARSEST = 24
 
 METHOD = (
     "One look at the end. Mean of the pair indicator over blocks of time; variance of the ratio by linearisation,"
@@ -78,9 +88,47 @@ def quantiles(results: ArmEvidence) -> tuple[Quantiles, ...]:
     )
 
 
+def packed_report(report: Report) -> tuple[str, str]:
+    """The readable part as JSON, and the evidence compressed, in base64."""
+    facts = msgspec.structs.replace(report.facts, patch=report.facts.patch[:TEXT_BOUND])
+    parts = msgspec.json.decode(
+        msgspec.json.encode(msgspec.structs.replace(report, facts=facts)), type=dict[str, msgspec.Raw]
+    )
+    del parts["evidence"]
+    text = _compressed(report.evidence)
+    level = 0
+    while len(text) > EVIDENCE_BOUND and level < _COARSEST:
+        level += 1
+        text = _compressed(_coarser(report.evidence, level))
+    return msgspec.json.encode(parts).decode(), text
+
+
+def unpacked_report(readable: str, evidence: str) -> Report:
+    """The report again. Raises `ValueError` where a part cannot be read."""
+    try:
+        parts = msgspec.json.decode(readable, type=dict[str, msgspec.Raw])
+        parts["evidence"] = msgspec.Raw(zlib.decompress(base64.b64decode(evidence)))
+        return decode_report(msgspec.json.encode(parts))
+    except (msgspec.MsgspecError, zlib.error) as error:
+        raise ValueError(str(error)) from error
+
+
 def decode_report(raw: bytes | str) -> Report:
     """Parse a report; raises `msgspec.ValidationError` naming the field that is wrong."""
     return msgspec.json.decode(raw, type=Report)
+
+
+def _compressed(evidence: Merged) -> str:
+    return base64.b64encode(zlib.compress(msgspec.json.encode(evidence))).decode()
+
+
+def _coarser(evidence: Merged, level: int) -> Merged:
+    counted = evidence.counted
+    pairs = {
+        arm: {name: series.at_level(level) for name, series in by_criterion.items()}
+        for arm, by_criterion in counted.pairs.items()
+    }
+    return msgspec.structs.replace(evidence, counted=msgspec.structs.replace(counted, pairs=pairs))
 
 
 def _finite(histogram: Histogram, p: float) -> float | None:

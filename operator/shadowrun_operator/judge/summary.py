@@ -1,6 +1,7 @@
 """The judge's part of the status: counts, criteria and classes as the resource shows them. It decides nothing.
 
-Usable while a run is active (evidence not final) and at its end.
+Usable while a run is active (evidence not final) and at its end. Where counters contradict each other a difference of
+two can be negative, which the resource does not allow: it is shown as 0 here and as it is in the report.
 """
 
 from typing import get_args
@@ -14,6 +15,11 @@ from shadowrun_operator.judge.words import criterion_note, figure, interval, per
 _ARMS: tuple[api.Arm, ...] = get_args(api.Arm)
 
 
+def shown(number: int) -> int:
+    """A count as the resource can show it."""
+    return max(0, number)
+
+
 def funnel_status(funnel: Funnel) -> api.Funnel:
     """The funnel in requests and in tokens; the tokens are estimated, as is the default of `tokenBasis`."""
     return api.Funnel(requests=_counts(funnel, "requests"), tokens=_counts(funnel, "tokens"))
@@ -22,16 +28,18 @@ def funnel_status(funnel: Funnel) -> api.Funnel:
 def dropped_status(funnel: Funnel) -> tuple[api.Dropped, ...]:
     """Why selected requests reached no arm, by reason."""
     return tuple(
-        api.Dropped(reason=reason, requests=count.requests, tokens=count.tokens)
+        api.Dropped(reason=reason, requests=count.requests, tokens=shown(count.tokens))
         for reason, count in funnel.dropped.items()
-        if count.requests
+        if count.requests > 0
     )
 
 
 def failures_status(funnel: Funnel) -> tuple[api.Failure, ...]:
     """Why arms did not answer properly, by reason; the tokens are in the report."""
     reasons = sorted({reason for arm in funnel.arms.values() for reason in arm.failed})
-    counted = [(r, *(funnel.arms.get(a, ArmCounts()).failed.get(r, Count()).requests for a in _ARMS)) for r in reasons]
+    counted = [
+        (r, *(shown(funnel.arms.get(a, ArmCounts()).failed.get(r, Count()).requests) for a in _ARMS)) for r in reasons
+    ]
     return tuple(
         api.Failure(reason=reason, baseline=baseline, candidate=candidate, control=control)
         for reason, baseline, candidate, control in counted
@@ -41,7 +49,7 @@ def failures_status(funnel: Funnel) -> tuple[api.Failure, ...]:
 
 def within_slo_status(rules: Rules, funnel: Funnel) -> str:
     """Shares of ended requests within the SLO, candidate and baseline; "" before any has ended."""
-    if not funnel.pairs.requests:
+    if funnel.pairs.requests <= 0:
         return ""
     ours, base = (funnel.arms.get(arm, ArmCounts()).within_slo for arm in (rules.candidate, rules.baseline))
     ended = funnel.pairs.requests
@@ -71,27 +79,27 @@ def criteria_status(results: tuple[CriterionResult, ...]) -> tuple[api.Criterion
 
 def classes_status(rules: Rules, funnel: Funnel) -> tuple[api.ClassStatus, ...]:
     """Coverage of every class, by the same figures as the floors are held against."""
-    shown: list[api.ClassStatus] = []
+    found: list[api.ClassStatus] = []
     for c in funnel.classes:
         whole = c.selected + (funnel.oversized if c.name in rules.oversized_classes else Count())
         pairs = c.pairs
-        shown.append(
+        found.append(
             api.ClassStatus(
                 name=c.name,
-                selected_requests=whole.requests,
-                selected_tokens=whole.tokens,
-                pairs=pairs.requests,
-                pair_tokens=pairs.tokens,
+                selected_requests=shown(whole.requests),
+                selected_tokens=shown(whole.tokens),
+                pairs=shown(pairs.requests),
+                pair_tokens=shown(pairs.tokens),
                 request_coverage=percent(pairs.requests, whole.requests),
                 token_coverage=percent(pairs.tokens, whole.tokens),
             )
         )
-    return tuple(shown)
+    return tuple(found)
 
 
 def _counts(funnel: Funnel, unit: str) -> api.FunnelCounts:
     def of(count: Count) -> int:
-        return count.requests if unit == "requests" else count.tokens
+        return shown(count.requests if unit == "requests" else count.tokens)
 
     return api.FunnelCounts(
         seen=of(funnel.seen),

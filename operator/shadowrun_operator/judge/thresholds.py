@@ -64,9 +64,12 @@ def indicators(rules: Rules, warm_up: Window | None = None) -> tuple[Indicator, 
 
 
 def shortfalls(rules: Rules, warm_up: Window) -> tuple[Shortfall, ...]:
-    """What the warm-up lacks before the counted windows may begin; empty when it is enough."""
+    """What the warm-up lacks before the counted windows may begin; empty when it is enough.
+
+    Informational criteria hold nothing up, unless there are no others: one without a limit says NoThreshold.
+    """
     found: list[Shortfall] = []
-    for c in rules.criteria:
+    for c in rules.gating or rules.criteria:
         evidence = together(warm_up, c.traffic_class)
         pairs = evidence.admitted.requests - evidence.in_flight.requests
         if pairs < rules.warm_up_requests:

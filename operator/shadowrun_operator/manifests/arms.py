@@ -11,6 +11,14 @@ from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest, RunRef
 
 _TOKEN_FIELDS = ("serviceAccountName", "serviceAccount", "automountServiceAccountToken")
+_TOKEN_SOURCE = "serviceAccountToken"  # noqa: S105  a field's name
+_REFUSED = {
+    **dict.fromkeys(_TOKEN_FIELDS, "would give the candidate an API identity the baseline lacks"),
+    "hostNetwork": "would take the candidate out of reach of its network policy",
+    "hostPID": "would let the candidate see the processes of its node",
+    "hostIPC": "would let the candidate share the memory of its node",
+    "nodeName": "would put the candidate on a node past the scheduler",
+}
 
 
 def arm_deployment(
@@ -20,18 +28,20 @@ def arm_deployment(
     *,
     replicas: int,
     node_selector: dict[str, str] | None = None,
-    keep_service_account: bool = False,
 ) -> Manifest:
     """Deployment of one arm, from the primary's Deployment `source`. Two arms differ in name and labels only.
 
-    `node_selector` is laid over the template's own. Annotations of the template are not copied. Without
-    `keep_service_account` the pods run without an API token and under the namespace's default account.
+    `node_selector` is laid over the template's own. Annotations of the template are not copied. The pods run without
+    an API token, projected ones included, and under the namespace's default account.
     """
     spec: Manifest = copy.deepcopy(source["spec"]["template"]["spec"])
-    if not keep_service_account:
-        for field in _TOKEN_FIELDS:
-            spec.pop(field, None)
-        spec["automountServiceAccountToken"] = False
+    for field in _TOKEN_FIELDS:
+        spec.pop(field, None)
+    spec["automountServiceAccountToken"] = False
+    for volume in spec.get("volumes", []):
+        if "projected" in volume:
+            sources = volume["projected"].get("sources", [])
+            volume["projected"]["sources"] = [source for source in sources if _TOKEN_SOURCE not in source]
     spec.pop("nodeName", None)
     if node_selector:
         spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **node_selector}
@@ -100,7 +110,6 @@ def patch_problem(
     source: Manifest,
     *,
     service_selector: dict[str, str],
-    keep_service_account: bool = False,
 ) -> str | None:
     """What is wrong with the candidate's patch, as far as it shows without the API server: what, where, what to do."""
     where = "spec.arms.candidate.patch"
@@ -116,7 +125,9 @@ def patch_problem(
         return f"{where}.metadata and {where}.spec must be mappings."
     return (
         _label_problem(f"{where}.metadata.labels", meta.get("labels", {}), service_selector)
-        or _account_problem(f"{where}.spec", spec, keep_service_account=keep_service_account)
+        or _directive_problem(f"{where}.metadata", meta)
+        or _directive_problem(f"{where}.spec", spec)
+        or _privilege_problem(f"{where}.spec", spec)
         or _container_problem(f"{where}.spec", "containers", spec, source)
         or _container_problem(f"{where}.spec", "initContainers", spec, source)
     )
@@ -137,11 +148,31 @@ def _label_problem(where: str, wanted: Any, service_selector: dict[str, str]) ->
     return None
 
 
-def _account_problem(where: str, spec: Manifest, *, keep_service_account: bool) -> str | None:
-    found = [field for field in _TOKEN_FIELDS if field in spec]
-    if found and not keep_service_account:
-        return f"{where}.{found[0]} would give the candidate an API identity the baseline lacks: leave it out."
+def _directive_problem(where: str, block: Manifest) -> str | None:
+    """A directive here would replace what makes the candidate an arm: labels, accounts, what was taken out."""
+    found = sorted(key for key in block if key.startswith("$"))
+    if not found:
+        return None
+    return f"{where} has the directive {found[0]!r}, which would do away with the operator's own fields: leave it out."
+
+
+def _privilege_problem(where: str, spec: Manifest) -> str | None:
+    found = next((field for field in _REFUSED if field in spec), None)
+    if found is not None:
+        return f"{where}.{found} {_REFUSED[found]}: leave it out."
+    volumes = spec.get("volumes") or []
+    if not isinstance(volumes, list):
+        return f"{where}.volumes must be a list."
+    for index, volume in enumerate(volumes):
+        if _projects_token(volume):
+            return f"{where}.volumes[{index}] {_REFUSED[_TOKEN_FIELDS[0]]}: leave {_TOKEN_SOURCE} out."
     return None
+
+
+def _projects_token(volume: Any) -> bool:
+    projected = volume.get("projected") if isinstance(volume, dict) else None
+    sources = projected.get("sources") if isinstance(projected, dict) else None
+    return any(isinstance(source, dict) and _TOKEN_SOURCE in source for source in sources or [])
 
 
 def _container_problem(where: str, kind: str, spec: Manifest, source: Manifest) -> str | None:

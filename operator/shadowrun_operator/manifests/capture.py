@@ -4,6 +4,7 @@ None of these objects carries an ownerReference: deleting the ShadowRun must nev
 """
 
 import base64
+import functools
 import json
 from dataclasses import dataclass
 from importlib import resources
@@ -27,6 +28,9 @@ _FIRST_UNPRIVILEGED_PORT = 1024
 _MI = 1 << 20
 _COPY_BUDGET = 64 * _MI
 _COPY_COST = 2  # a copy is held about twice: while it is buffered and while it is sent on
+_NO_CORE_DUMP = "ulimit -c 0"  # it would hold prompts
+_COMPANION_FILES = 256
+_COMPANION_DATA = 160 * _MI  # of 256 Mi; about 35 are used
 _SETTLE_S = 10  # until an endpoint that leaves has left everywhere
 _IDLE_S = 15  # how long the drain waits for connections without a request
 _MARGIN_S = 15
@@ -47,10 +51,6 @@ class PrimaryService:
     port_name: str = ""
     target_port_name: str = ""
     app_protocol: str = ""
-    headless: bool = False
-    session_affinity: str = "None"
-    session_affinity_timeout_s: int | None = None
-    internal_traffic_policy: str = "Cluster"
     ip_families: tuple[str, ...] = ()
     ip_family_policy: str = ""
 
@@ -68,13 +68,20 @@ class CaptureInputs:
     replicas: int = 2
     longest_stream_s: int = 600
     concurrency: int = 2  # Envoy's worker threads
-    cluster_domain: str = "cluster.local"
+
+    @property
+    def primary_host(self) -> str:
+        """DNS name of the primary's Service."""
+        return self._host(self.primary.name)
 
     @property
     def mirror_host(self) -> str:
         """DNS name of the mirror's Service."""
-        mirror = names.object_name(self.run.name, names.MIRROR)
-        return f"{mirror}.{self.run.namespace}.svc.{self.cluster_domain}"
+        return self._host(names.object_name(self.run.name, names.MIRROR))
+
+    def _host(self, service: str) -> str:
+        # Relative on purpose: a pod's search list ends it with the cluster's own domain, which nobody has to know.
+        return f"{service}.{self.run.namespace}.svc"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +124,7 @@ def capture_bootstrap(
     listen_address: str = "0.0.0.0",  # noqa: S104  the customers' port
 ) -> str:
     """Envoy's static configuration as YAML; the routes come from `routes_folder` while it runs."""
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)  # noqa: S701  YAML, by tojson
-    template = resources.files(__package__).joinpath("envoy.yaml.j2").read_text()
-    return environment.from_string(template).render(
+    return _bootstrap_template().render(
         listen_address=listen_address,
         listen_port=listen_port,
         primary_host=primary_host,
@@ -135,14 +140,19 @@ def capture_bootstrap(
     )
 
 
+@functools.cache  # compiled once: the objects are built anew at every look at a run
+def _bootstrap_template() -> jinja2.Template:
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)  # noqa: S701  YAML, by tojson
+    return environment.from_string(resources.files(__package__).joinpath("envoy.yaml.j2").read_text())
+
+
 def capture_secret(inputs: CaptureInputs) -> Manifest:
     """Envoy's bootstrap, the boot directive (not copying, whatever is given) and the token shared with the mirror."""
     primary, rules = inputs.primary, inputs.directive.rules
     bootstrap = capture_bootstrap(
         listen_port=primary.target_port,
-        primary_host=f"{primary.name}.{inputs.run.namespace}.svc.{inputs.cluster_domain}",
-        # A headless name resolves to the pods themselves, which know nothing of the Service's port number.
-        primary_port=primary.target_port if primary.headless else primary.port,
+        primary_host=inputs.primary_host,
+        primary_port=primary.port,
         mirror_host=inputs.mirror_host,
         mirror_port=names.DATA_PORT,
         max_body_bytes=rules.max_body_bytes,
@@ -172,7 +182,10 @@ def capture_secret(inputs: CaptureInputs) -> Manifest:
 
 
 def capture_deployment(inputs: CaptureInputs) -> Manifest:
-    """The pods in the customers' path. Ready when Envoy serves; the companion never decides that, not even by dying."""
+    """The pods in the customers' path.
+
+    Ready when Envoy serves and has an address of the primary; the companion never decides that, not even by dying.
+    """
     pods: Manifest = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -204,7 +217,7 @@ def capture_deployment(inputs: CaptureInputs) -> Manifest:
             "revisionHistoryLimit": 0,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
             "selector": {"matchLabels": names.selector(inputs.run, names.CAPTURE)},
-            "template": {"metadata": {"labels": names.labels(inputs.run, names.CAPTURE)}, "spec": pods},
+            "template": {"metadata": names.counting_pods(inputs.run, names.CAPTURE, inputs.token), "spec": pods},
         },
     }
 
@@ -222,17 +235,7 @@ def capture_service(inputs: CaptureInputs, *, selects: Literal["primary", "captu
     if primary.app_protocol:
         port["appProtocol"] = primary.app_protocol
     chosen = primary.selector if selects == "primary" else names.selector(inputs.run, names.CAPTURE)
-    spec: Manifest = {
-        "type": "ClusterIP",
-        "selector": dict(chosen),
-        "ports": [port],
-        "sessionAffinity": primary.session_affinity,
-        "internalTrafficPolicy": primary.internal_traffic_policy,
-    }
-    if primary.session_affinity_timeout_s is not None:
-        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": primary.session_affinity_timeout_s}}
-    if primary.headless:
-        spec["clusterIP"] = "None"
+    spec: Manifest = {"type": "ClusterIP", "selector": dict(chosen), "ports": [port]}
     if primary.ip_families:
         spec["ipFamilies"] = list(primary.ip_families)
     if primary.ip_family_policy:
@@ -268,7 +271,7 @@ def _first_routes(inputs: CaptureInputs) -> Manifest:
 def _envoy(inputs: CaptureInputs) -> Manifest:
     target, ports = inputs.primary.target_port, capture_ports(inputs.primary.target_port)
     start = (
-        f"exec envoy -c {_BOOT_FOLDER}/{BOOTSTRAP_KEY} "
+        f"{_NO_CORE_DUMP}; exec envoy -c {_BOOT_FOLDER}/{BOOTSTRAP_KEY} "
         '--service-node "$(cat /proc/sys/kernel/random/uuid)" '
         f"--concurrency {inputs.concurrency} --disable-hot-restart --log-level warning"
     )
@@ -331,8 +334,10 @@ def companion_command(routes_folder: str, boot_folder: str, ports: CapturePorts,
     """A shell loop around the companion that puts the pass-through routes back before every start.
 
     A container that exits makes its whole pod unready, customers included; so the process may die, but its container
-    stays. And a companion that cannot even start leaves Envoy in pass-through.
+    stays. Its memory and its connections are limited well below the container's own, so that it is the process which
+    meets a limit. And a companion that cannot even start leaves Envoy in pass-through.
     """
+    limits = f"{_NO_CORE_DUMP}; ulimit -n {_COMPANION_FILES}; ulimit -d {_COMPANION_DATA >> 10}"
     run = (
         f"{python} -m shadowrun_mirror.capture run --routes {routes_folder} --boot {boot_folder} "
         f"--admin http://127.0.0.1:{ports.admin} --port {ports.companion}"
@@ -342,6 +347,7 @@ def companion_command(routes_folder: str, boot_folder: str, ports: CapturePorts,
     )
     return "\n".join(
         (
+            limits,
             f"trap 'kill $child; {restore}; exit 0' TERM INT",
             f"while :; do {restore}; {run} & child=$!; wait $child; {restore}; sleep 1; done",
         )

@@ -19,11 +19,14 @@ _KEPT = (
 )
 
 
-def given_back(service: Manifest, now: float) -> Manifest | None:
-    """The manifest to apply at `now` (UTC seconds); None where the Service does not say whose pods it stood for."""
+def given_back(service: Manifest, now: float, *, fallback: dict[str, str] | None = None) -> Manifest | None:
+    """The manifest to apply at `now` (UTC seconds).
+
+    Where the Service does not say whose pods it stood for, those of the selector `fallback`; without one, None.
+    """
     meta = service["metadata"]
-    primary = meta.get("annotations", {}).get(names.PRIMARY_ANNOTATION)
-    if not primary:
+    chosen = _said(meta.get("annotations", {}).get(names.PRIMARY_ANNOTATION, "")) or fallback
+    if not chosen:
         return None
     spec = {key: value for key, value in service["spec"].items() if key in _KEPT}
     if service["spec"].get("clusterIP") == "None":
@@ -35,9 +38,12 @@ def given_back(service: Manifest, now: float) -> Manifest | None:
             "name": meta["name"],
             "namespace": meta["namespace"],
             "labels": {key: meta.get("labels", {}).get(key, "") for key in _LABELS},
-            "annotations": {names.PRIMARY_ANNOTATION: primary, names.GIVEN_BACK_ANNOTATION: str(now)},
+            "annotations": {
+                names.PRIMARY_ANNOTATION: json.dumps(chosen, sort_keys=True),
+                names.GIVEN_BACK_ANNOTATION: str(now),
+            },
         },
-        "spec": {**spec, "selector": json.loads(primary)},
+        "spec": {**spec, "selector": chosen},
     }
 
 
@@ -50,6 +56,15 @@ def given_back_at(service: Manifest) -> float | None:
 def is_given_back(service: Manifest) -> bool:
     """Whether it does not select capture's pods."""
     return bool(service["spec"].get("selector", {}).get(names.COMPONENT_LABEL) != names.CAPTURE)
+
+
+def _said(written: str) -> dict[str, str]:
+    """The selector that an annotation holds; none where somebody made it unreadable."""
+    try:
+        found = json.loads(written)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 _LABELS = (names.RUN_LABEL, names.COMPONENT_LABEL, names.MANAGED_BY_LABEL)

@@ -13,7 +13,9 @@ BOOT_FOLDER = "/etc/shadowrun"
 CREDENTIALS_FOLDER = "/etc/shadowrun-credentials"
 CREDENTIAL_FILE = f"{CREDENTIALS_FOLDER}/token"
 
-_DRAIN_S = 10  # beyond the request timeout: time to end what is in flight and be read a last time
+# Enough for the default request timeout, a last reading and some to spare. Not made from the timeout, which may change
+# while the run is active: that would start the pod anew. What still is in flight then is lost and counted.
+_GRACE_S = 120
 _USER = 65532  # any unprivileged id; the image needs no entry for it
 
 
@@ -32,11 +34,11 @@ def mirror_deployment(
     run: RunRef,
     *,
     image: str,
-    timeout_s: float,
+    token: str,
     credentials_secret: str = "",
     credentials_key: str = "token",
 ) -> Manifest:
-    """One mirror pod. It may end what is in flight (`timeout_s`) before it is killed; it has no API token."""
+    """One mirror pod. It may end what is in flight before it is killed; it has no API token."""
     volumes: list[Manifest] = [{"name": "boot", "secret": {"secretName": names.object_name(run.name, names.MIRROR)}}]
     mounts: list[Manifest] = [{"name": "boot", "mountPath": BOOT_FOLDER, "readOnly": True}]
     if credentials_secret:
@@ -67,7 +69,7 @@ def mirror_deployment(
     pods: Manifest = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": round(timeout_s) + _DRAIN_S,
+        "terminationGracePeriodSeconds": _GRACE_S,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": _USER,
@@ -87,7 +89,7 @@ def mirror_deployment(
             "revisionHistoryLimit": 0,
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": names.selector(run, names.MIRROR)},
-            "template": {"metadata": {"labels": names.labels(run, names.MIRROR)}, "spec": pods},
+            "template": {"metadata": names.counting_pods(run, names.MIRROR, token), "spec": pods},
         },
     }
 

@@ -23,6 +23,8 @@ PATCHED_ANNOTATION = "shadowrun.dev/patched"
 """On the candidate: hash of the spec whose patch it carries. Without it the patch has not been applied yet."""
 PRIMARY_ANNOTATION = "shadowrun.dev/primary"
 """On the capture Service: the selector of the primary's pods as JSON, so that it can be put back without the run."""
+BOOT_ANNOTATION = "shadowrun.dev/boot"
+"""On pods that count: hash of run and token, so that no pod of an earlier run of the name is taken for this one's."""
 GIVEN_BACK_ANNOTATION = "shadowrun.dev/given-back"
 """On the capture Service: when a run gave it back to the primary's pods, in UTC seconds."""
 
@@ -34,9 +36,6 @@ CONTROL = "control"
 ARMS = "arms"
 EVIDENCE = "evidence"
 REPORT = "report"
-
-MAX_NAME = 63
-"""Longest name of a Service and longest value of a label."""
 
 DATA_PORT = 8080
 CONTROL_PORT = 9090
@@ -53,13 +52,8 @@ class RunRef:
 
 
 def object_name(run: str, component: str) -> str:
-    """`<run>-<component>`; a name that is too long is refused when the run is accepted, never cut."""
+    """`<run>-<component>`; always fits, since the API server refuses a run's name of more than 40 characters."""
     return f"{run}-{component}"
-
-
-def longest_name(run: str) -> str:
-    """The longest of the names this run would make."""
-    return max((object_name(run, part) for part in (CAPTURE, MIRROR, BASELINE, CANDIDATE, CONTROL, EVIDENCE)), key=len)
 
 
 def labels(run: RunRef, component: str) -> dict[str, str]:
@@ -100,6 +94,11 @@ def content_hash(value: object) -> str:
     """Sixteen hexadecimal digits that follow from a JSON value and from nothing else."""
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def counting_pods(run: RunRef, component: str, token: str) -> Manifest:
+    """Metadata of pods that count for one run under one token: another run or token means other pods."""
+    return {"labels": labels(run, component), "annotations": {BOOT_ANNOTATION: content_hash([run.uid, token])}}
 
 
 def stamped(manifest: Manifest) -> Manifest:

@@ -10,7 +10,8 @@ from shadowrun_operator.api import accept
 from shadowrun_operator.api.conditions import ConditionType, Reason, condition
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.arms import patch_problem
-from shadowrun_operator.reconcile.observation import API_REFUSED, Observation
+from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.reconcile.observation import API_REFUSED, Observation, OtherRun
 from shadowrun_operator.reconcile.primary import primary_port, service_port
 
 
@@ -23,18 +24,6 @@ class Violation:
 
 
 Check = Callable[[Observation], Violation | None]
-
-
-def name_too_long(seen: Observation) -> Violation | None:
-    """Every name made from the run's must fit a Service and a label."""
-    longest = names.longest_name(seen.run.name)
-    if len(longest) <= names.MAX_NAME:
-        return None
-    return Violation(
-        Reason.NAME_TOO_LONG,
-        f"The run would need the name {longest!r}, which is longer than {names.MAX_NAME} characters: "
-        "create it under a shorter name.",
-    )
 
 
 def not_implemented(seen: Observation) -> Violation | None:
@@ -60,7 +49,7 @@ def primary_not_found(seen: Observation) -> Violation | None:
 
 
 def primary_unsuitable(seen: Observation) -> Violation | None:
-    """The capture Service can pick the primary's pods by the same selector, and is not captured itself."""
+    """Traffic can go through capture pods and back as it goes now, and the primary is not captured itself."""
     if seen.primary is None:
         return None
     spec, name = seen.primary["spec"], seen.run.spec.primary.service.name
@@ -71,6 +60,10 @@ def primary_unsuitable(seen: Observation) -> Violation | None:
         problem = "is headless: clients choose among its pods themselves"
     elif not spec.get("selector"):
         problem = "has no selector: the pods behind it cannot be picked by another Service"
+    elif spec.get("internalTrafficPolicy") == "Local":
+        problem = "has internalTrafficPolicy Local: a node without a capture pod would have no endpoint at all"
+    elif spec.get("sessionAffinity") == "ClientIP":
+        problem = "has sessionAffinity ClientIP: every client would come from the addresses of the capture pods"
     elif seen.primary["metadata"].get("labels", {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
         problem = "was made by a ShadowRun: name the Service of your own that it stands for"
     if not problem:
@@ -124,18 +117,18 @@ def patch_invalid(seen: Observation) -> Violation | None:
         seen.source,
         service_selector=seen.primary["spec"].get("selector") or {},
     )
-    return Violation(Reason.PATCH_INVALID, problem) if problem else _refused_before(seen)
+    return Violation(Reason.PATCH_INVALID, problem) if problem else refused_patch(seen) or _refused_before(seen)
 
 
-def refusal_message(seen: Observation) -> str:
-    """What the API server said to the patch."""
-    return f"{API_REFUSED} spec.arms.candidate.patch: {seen.refusal}"
+def refused_patch(seen: Observation) -> Violation | None:
+    """What the API server has just said to the patch, if it refused it."""
+    if not seen.refusal:
+        return None
+    return Violation(Reason.PATCH_INVALID, f"{API_REFUSED} spec.arms.candidate.patch: {seen.refusal}")
 
 
 def _refused_before(seen: Observation) -> Violation | None:
     """A patch that the API server refused is not tried again until the spec is another one."""
-    if seen.refusal:
-        return Violation(Reason.PATCH_INVALID, refusal_message(seen))
     known = condition(seen.run.status.conditions, ConditionType.ACCEPTED)
     if (
         known is not None
@@ -149,8 +142,17 @@ def _refused_before(seen: Observation) -> Violation | None:
 
 def capture_in_use(seen: Observation) -> Violation | None:
     """No other active run stands before the same primary or under the same name."""
+    return _in_use(seen, seen.others)
+
+
+def must_yield(seen: Observation) -> Violation | None:
+    """Whether an older run was accepted at the same time: both looked before either was, and one has to go back."""
+    return _in_use(seen, tuple(other for other in seen.others if other.older))
+
+
+def _in_use(seen: Observation, others: tuple[OtherRun, ...]) -> Violation | None:
     proxy, primary = seen.run.spec.capture.proxy, seen.run.spec.primary.service.name
-    for other in seen.others:
+    for other in others:
         if other.primary == primary:
             return Violation(
                 Reason.CAPTURE_IN_USE,
@@ -167,13 +169,20 @@ def capture_in_use(seen: Observation) -> Violation | None:
 def service_name_taken(seen: Observation) -> Violation | None:
     """The capture Service's name is free, or belongs to a run that has ended."""
     service = seen.capture_service
-    if service is None or service["metadata"].get("labels", {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
+    if service is None or _is_left_behind(service):
         return None
     return Violation(
         Reason.SERVICE_NAME_TAKEN,
         f"Service {service['metadata']['name']!r} exists and no ShadowRun made it: choose another "
         "spec.capture.proxy.serviceName, or delete that Service.",
     )
+
+
+def _is_left_behind(service: Manifest) -> bool:
+    """Whether a Service is a capture Service of a run; an arm's or a mirror's is its run's own."""
+    meta = service["metadata"]
+    wanted = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.COMPONENT_LABEL: names.CAPTURE}
+    return wanted.items() <= meta.get("labels", {}).items() and not meta.get("ownerReferences")
 
 
 def name_in_use(seen: Observation) -> Violation | None:
@@ -187,7 +196,6 @@ def name_in_use(seen: Observation) -> Violation | None:
 
 
 CHAIN: tuple[Check, ...] = (
-    name_too_long,
     not_implemented,
     primary_not_found,
     primary_unsuitable,

@@ -4,22 +4,24 @@ import dataclasses
 
 import msgspec
 
-from shadowrun_operator.api.conditions import Reason
+from shadowrun_operator.api.status import Phase, Provenance
 from shadowrun_operator.judge.merge import calibration_mark
 from shadowrun_operator.judge.thresholds import indicators
 from shadowrun_operator.manifests import names
-from shadowrun_operator.manifests.arms import carries_patch
 from shadowrun_operator.reconcile import times
-from shadowrun_operator.reconcile.acceptance import refusal_message
+from shadowrun_operator.reconcile.acceptance import Violation, must_yield, refused_patch
 from shadowrun_operator.reconcile.endings import deadlines, ending
 from shadowrun_operator.reconcile.finishing import begin_finishing
 from shadowrun_operator.reconcile.hardware import hardware_matches
 from shadowrun_operator.reconcile.judging import with_progress
 from shadowrun_operator.reconcile.objects import (
     Side,
-    arm_removal,
+    arm_access_steps,
+    arm_identities,
     arm_steps,
+    candidate_steps,
     capture_steps,
+    is_patched,
     mirror_steps,
     next_config,
 )
@@ -29,29 +31,27 @@ from shadowrun_operator.reconcile.plan import Delete, Event, Plan, Step
 from shadowrun_operator.reconcile.progress import Progress, progress
 from shadowrun_operator.reconcile.push import push_of
 from shadowrun_operator.reconcile.record import RunRecord
-from shadowrun_operator.reconcile.statuses import Said, status_of
+from shadowrun_operator.reconcile.removal import remaining, removal
+from shadowrun_operator.reconcile.statuses import status_of
 
 CHECKPOINT_S = 30.0
 
 
 def preparing(seen: Observation, record: RunRecord) -> Plan:
-    """Arms first; capture and mirror once the candidate carries its patch; copying once all is ready and matches."""
+    """The candidate first; all the rest once it carries its patch; copying once all is ready and matches."""
     done = progress(seen)
     end = ending(seen, done)
     if end is not None:
         return begin_finishing(seen, record, *end)
-    if seen.refusal:
-        return _back_to_pending(seen)
+    problem = refused_patch(seen) or must_yield(seen)
+    if problem is not None:
+        return _back_to_pending(seen, problem)
     if seen.leftovers:
         message = f"Waiting for what an earlier run of this name left: {', '.join(seen.leftovers[:3])}."
         return Plan(status=status_of(seen, "Preparing", message, record=record), requeue_after=POLL_S)
-    if _everything_ready(seen):
+    if _everything_ready(seen, record):
         return _start_copying(seen, record)
-    steps: list[Step] = arm_steps(seen, record)
-    candidate = seen.object("Deployment", names.CANDIDATE)
-    if candidate is not None and carries_patch(candidate, record.spec_hash):
-        config = next_config(seen, record, copying=False)
-        steps += [*mirror_steps(seen, config), *capture_steps(seen, record, config, "primary")]
+    steps = _everything(seen, record) if is_patched(seen, record) else candidate_steps(seen, record)
     status = status_of(seen, "Preparing", _preparing_message(seen), record=record)
     return Plan(status=status, requeue_after=_wait(seen, done, POLL_S), steps=tuple(steps))
 
@@ -87,16 +87,16 @@ def _warming(seen: Observation, record: RunRecord, done: Progress) -> Plan:
     return dataclasses.replace(plan, record=warm, checkpoint=True)
 
 
-def _steady(seen: Observation, record: RunRecord, done: Progress, phase: str, message: str) -> Plan:
+def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, message: str) -> Plan:
     side: Side = "capture" if any(pod.ready for pod in seen.pods_of(names.CAPTURE)) else "primary"
     copying = side == "capture" and not seen.run.spec.suspend
     config = next_config(seen, record, copying=copying, indicators=record.indicators)
     steps = [
         *capture_steps(seen, record, config, side),
         *mirror_steps(seen, config),
-        *arm_steps(seen, record),
+        *arm_access_steps(seen, record),
     ]
-    status = status_of(seen, phase, message, record=record)  # type: ignore[arg-type]
+    status = status_of(seen, phase, message, record=record)
     return Plan(
         status=with_progress(seen, status, record, done),
         requeue_after=_wait(seen, done, POLL_S),
@@ -106,17 +106,21 @@ def _steady(seen: Observation, record: RunRecord, done: Progress, phase: str, me
     )
 
 
-def _everything_ready(seen: Observation) -> bool:
+def _everything(seen: Observation, record: RunRecord) -> list[Step]:
+    config = next_config(seen, record, copying=False)
+    made = [*arm_steps(seen, record), *mirror_steps(seen, config)]
+    return [*made, *capture_steps(seen, record, config, "primary")]
+
+
+def _everything_ready(seen: Observation, record: RunRecord) -> bool:
     finding = hardware_matches(seen)
     matched = finding.matched is True or (finding.matched is False and seen.run.spec.hardware.policy == "Report")
-    candidate = seen.object("Deployment", names.CANDIDATE)
-    patched = candidate is not None and seen.record is not None and carries_patch(candidate, seen.record.spec_hash)
     parts = (*seen.run.spec.arm_names, names.MIRROR, names.CAPTURE)
-    return matched and patched and all(seen.all_ready(part) for part in parts)
+    return matched and is_patched(seen, record) and all(seen.all_ready(part) for part in parts)
 
 
 def _start_copying(seen: Observation, record: RunRecord) -> Plan:
-    started = msgspec.structs.replace(record, copying_since=seen.now)
+    started = msgspec.structs.replace(record, copying_since=seen.now, arms=arm_identities(seen))
     config = next_config(seen, record, copying=not seen.run.spec.suspend)
     steps = [*capture_steps(seen, record, config, "capture"), *mirror_steps(seen, config)]
     status = status_of(seen, "WarmingUp", "Everything is ready: copying begins with the warm-up.", record=started)
@@ -150,17 +154,18 @@ def _start_counting(seen: Observation, record: RunRecord, done: Progress) -> Pla
     )
 
 
-def _back_to_pending(seen: Observation) -> Plan:
-    """The API server refused the patch: remove what was made, and wait for another spec."""
-    problem = refusal_message(seen)
-    said: Said = ("False", Reason.PATCH_INVALID, problem)
-    steps: list[Step] = [*arm_removal(seen), Delete("ConfigMap", names.object_name(seen.run.name, names.EVIDENCE))]
-    policy = Delete("NetworkPolicy", names.object_name(seen.run.name, names.ARMS))
+def _back_to_pending(seen: Observation, problem: Violation) -> Plan:
+    """Remove what was made, the record at last, and wait for another spec or another world."""
+    steps = removal(seen)
+    if not remaining(seen, steps):
+        steps = (*steps, Delete("ConfigMap", names.object_name(seen.run.name, names.EVIDENCE)))
+    status = status_of(seen, "Pending", problem.message, accepted=("False", problem.reason, problem.message))
+    news = seen.run.status.message != status.message
     return Plan(
-        status=status_of(seen, "Pending", problem, accepted=said),
-        requeue_after=RESYNC_S,
-        steps=(*steps, *([] if policy in steps else [policy])),
-        events=(Event("Warning", Reason.PATCH_INVALID.value, problem),),
+        status=status.model_copy(update={"expiry_time": None, "arms": (), "provenance": Provenance()}),
+        requeue_after=POLL_S,
+        steps=steps,
+        events=(Event("Warning", str(problem.reason), problem.message),) if news else (),
     )
 
 

@@ -6,9 +6,10 @@ from shadowrun_operator.api.conditions import EndReason
 from shadowrun_operator.manifests import names
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.hardware import hardware_matches
+from shadowrun_operator.reconcile.objects import arm_identities
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.progress import Progress
-from shadowrun_operator.reconcile.spec_hash import changed_fields, spec_hash
+from shadowrun_operator.reconcile.spec_hash import changed_fields
 
 
 class Ending(Protocol):
@@ -38,11 +39,39 @@ class SpecChanged:
     reason: ClassVar = EndReason.SPEC_CHANGED
 
     def met(self, seen: Observation, done: Progress) -> str | None:
-        """The hash of the frozen part differs from the one taken at acceptance."""
-        if seen.record is None or spec_hash(seen.run.spec) == seen.record.spec_hash:
+        """The frozen part differs from what it was at acceptance."""
+        changed = changed_fields(seen.record.spec, seen.run.spec) if seen.record is not None else []
+        if not changed:
             return None
-        changed = ", ".join(changed_fields(seen.record.spec, seen.run.spec)) or "the spec"
-        return f"{changed} changed after the run was accepted: create a new run for another experiment."
+        return f"{', '.join(changed)} changed after the run was accepted: create a new run for another experiment."
+
+
+class ArmChanged:
+    """What was measured is not what is there now."""
+
+    reason: ClassVar = EndReason.ARM_CHANGED
+
+    def met(self, seen: Observation, done: Progress) -> str | None:
+        """A Deployment of an arm is gone, another one, or was edited since copying began."""
+        before, now = (seen.record.arms if seen.record is not None else {}), arm_identities(seen)
+        changed = [arm for arm in before if now.get(arm) != before[arm]]
+        if not changed:
+            return None
+        said = "; ".join(f"{arm} {_what_happened(before[arm], now.get(arm))}" for arm in changed)
+        return f"The arms are not those that were measured: {said}. {done.pairs} pairs had been counted."
+
+
+class EvidenceLost:
+    """The replicas can neither be read nor told anything."""
+
+    reason: ClassVar = EndReason.EVIDENCE_LOST
+
+    def met(self, seen: Observation, done: Progress) -> str | None:
+        """Copying has begun, and the mirror's Secret with token, seed and configuration is gone or unreadable."""
+        if seen.record is None or not seen.record.copying_since or seen.config is not None:
+            return None
+        secret = names.object_name(seen.run.name, names.MIRROR)
+        return f"Secret '{secret}' is gone or unreadable, and with it the way to what was counted: {done.pairs} pairs."
 
 
 class Expired:
@@ -130,6 +159,8 @@ class TokensReached:
 ENDINGS: tuple[Ending, ...] = (
     Stopped(),
     SpecChanged(),
+    ArmChanged(),
+    EvidenceLost(),
     Expired(),
     StartDeadlineExceeded(),
     HardwareMismatch(),
@@ -167,6 +198,12 @@ def deadlines(seen: Observation, done: Progress) -> list[float]:
             done.first_counted + spec.end_conditions.min_duration.seconds,
         ]
     return due
+
+
+def _what_happened(before: str, now: str | None) -> str:
+    if now is None:
+        return "was deleted"
+    return "was edited" if now.split("/")[0] == before.split("/")[0] else "was replaced"
 
 
 def _long_enough(seen: Observation, done: Progress) -> bool:

@@ -1,8 +1,12 @@
-"""Whether the arms landed on equal nodes, judged from the nodes their pods run on and not from what was asked for."""
+"""Whether the arms landed on equal nodes, judged from the nodes their pods run on and not from what was asked for.
+
+Pure.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shadowrun_operator.api.conditions import ConditionType, condition
 from shadowrun_operator.manifests import names
 from shadowrun_operator.reconcile.observation import Observation, Pod
 
@@ -31,6 +35,15 @@ def hardware_matches(observation: Observation) -> HardwareFinding:
     if waiting:
         return HardwareFinding(None, f"Waiting for the pods of {', '.join(waiting)} to be given a node.")
     return HardwareFinding(True, f"All arms agree: {accelerator(observation, names.BASELINE)}.")
+
+
+def hardware_found(observation: Observation) -> HardwareFinding:
+    """What is known: what is seen now, or where that says nothing (pods come and go), what the run found before."""
+    finding = hardware_matches(observation)
+    known = condition(observation.run.status.conditions, ConditionType.HARDWARE_MATCHED)
+    if finding.matched is not None or known is None or known.status == "Unknown":
+        return finding
+    return HardwareFinding(known.status == "True", known.message)
 
 
 def accelerator(observation: Observation, arm: str) -> str:

@@ -1,12 +1,11 @@
 """From observation and progress to the judge, and from its report to the status. Pure; judges nothing itself."""
 
-import msgspec
-
 from shadowrun_operator.api.status import MESSAGE_LENGTH, ReportRef, Status, shortened
 from shadowrun_operator.judge.criteria import CriterionResult, judged
 from shadowrun_operator.judge.facts import ArmFacts, Facts, Hardware
 from shadowrun_operator.judge.funnel import Funnel
-from shadowrun_operator.judge.report import Report, decode_report
+from shadowrun_operator.judge.guards import Finding
+from shadowrun_operator.judge.report import Report, packed_report, unpacked_report
 from shadowrun_operator.judge.rules import Rules
 from shadowrun_operator.judge.summary import (
     classes_status,
@@ -14,6 +13,7 @@ from shadowrun_operator.judge.summary import (
     dropped_status,
     failures_status,
     funnel_status,
+    shown,
     within_slo_status,
 )
 from shadowrun_operator.judge.verdict import judge
@@ -21,17 +21,19 @@ from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.arms import pod_spec_diff
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile import times
-from shadowrun_operator.reconcile.hardware import hardware_matches
+from shadowrun_operator.reconcile.hardware import hardware_found
 from shadowrun_operator.reconcile.observation import Observation
-from shadowrun_operator.reconcile.progress import Progress
+from shadowrun_operator.reconcile.plan import Apply, Create, Step
+from shadowrun_operator.reconcile.progress import Progress, progress
 from shadowrun_operator.reconcile.record import RunRecord
 
 REPORT_KEY = "report.json"
+EVIDENCE_KEY = "evidence.json.zlib"
 
 
 def facts_of(seen: Observation, record: RunRecord, done: Progress) -> Facts:
     """What the operator knows beside the evidence."""
-    finding = hardware_matches(seen)
+    finding = hardware_found(seen)
     baseline, candidate = seen.object("Deployment", names.BASELINE), seen.object("Deployment", names.CANDIDATE)
     differences = pod_spec_diff(baseline, candidate) if baseline and candidate else []
     provenance = seen.run.status.provenance
@@ -57,25 +59,53 @@ def facts_of(seen: Observation, record: RunRecord, done: Progress) -> Facts:
     )
 
 
-def report_of(seen: Observation, record: RunRecord, done: Progress) -> Report:
-    """The judge's report on final evidence."""
-    return judge(done.rules, done.evidence, facts_of(seen, record, done))
+def report_of(seen: Observation, record: RunRecord) -> Report:
+    """The judge's report on final evidence. An error of the judge is a verdict too: a run must end all the same."""
+    done = progress(seen, final=True)
+    facts = facts_of(seen, record, done)
+    try:
+        return judge(done.rules, done.evidence, facts)
+    except Exception as error:
+        message = f"The evidence could not be judged: {type(error).__name__} in the judge. It is kept in the report."
+        return Report(
+            verdict="Inconclusive",
+            reason="JudgeFailed",
+            message=message,
+            findings=(Finding(group="Void", reason="JudgeFailed", message=message),),
+            criteria=(),
+            funnel=done.funnel,
+            arms=(),
+            method="",
+            rules=done.rules,
+            facts=facts,
+            evidence=done.evidence,
+        )
 
 
-def report_manifest(seen: Observation, report: Report) -> Manifest:
-    """The ConfigMap that keeps the report."""
-    return {
+def report_step(seen: Observation, report: Report) -> Step:
+    """Keep the report: over one of this run that cannot be read, but never over somebody else's ConfigMap."""
+    readable, evidence = packed_report(report)
+    manifest: Manifest = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": names.metadata(seen.ref, names.REPORT),
-        "data": {REPORT_KEY: msgspec.json.encode(report).decode()},
+        "data": {REPORT_KEY: readable},
+        "binaryData": {EVIDENCE_KEY: evidence},
     }
+    return Create(manifest) if seen.object("ConfigMap", names.REPORT) is None else Apply(manifest)
 
 
 def stored_report(seen: Observation) -> Report | None:
-    """The report, once it has been written."""
-    found = seen.object("ConfigMap", names.REPORT)
-    return None if found is None else decode_report(found["data"][REPORT_KEY])
+    """This run's report, once it has been written; one that cannot be read counts as none."""
+    found = seen.object("ConfigMap", names.REPORT) or {}
+    readable, evidence = found.get("data", {}).get(REPORT_KEY), found.get("binaryData", {}).get(EVIDENCE_KEY)
+    if readable is None or evidence is None:
+        return None
+    try:
+        report = unpacked_report(readable, evidence)
+    except ValueError:
+        return None
+    return report if report.facts.run_uid == seen.run.uid else None
 
 
 def with_progress(seen: Observation, status: Status, record: RunRecord, done: Progress) -> Status:
@@ -103,7 +133,7 @@ def _with_counts(
     return status.model_copy(
         update={
             "start_time": status.start_time or (times.written(first) if first is not None else None),
-            "pairs": funnel.pairs.requests,
+            "pairs": shown(funnel.pairs.requests),
             "within_slo": within_slo_status(rules, funnel),
             "funnel": funnel_status(funnel),
             "dropped": dropped_status(funnel),

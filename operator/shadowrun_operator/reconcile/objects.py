@@ -33,15 +33,11 @@ from shadowrun_operator.manifests.mirror import (
 )
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile.observation import Observation
-from shadowrun_operator.reconcile.plan import Apply, Create, Delete, PatchCandidate, Step
+from shadowrun_operator.reconcile.plan import Apply, Create, PatchCandidate, Step
 from shadowrun_operator.reconcile.primary import PrimaryPort, arm_target, primary_port, service_port
 from shadowrun_operator.reconcile.record import RunRecord
 
 Side = Literal["primary", "capture"]
-
-_ARM_KINDS = ("Deployment", "Service")
-_MIRROR_KINDS = ("Deployment", "Service", "NetworkPolicy", "Secret")
-_CAPTURE_KINDS = ("Deployment", "PodDisruptionBudget", "Secret")
 
 
 def source_of(record: RunRecord) -> Manifest:
@@ -56,29 +52,52 @@ def resolved_port(seen: Observation, record: RunRecord) -> PrimaryPort | None:
     return primary_port(seen.primary, source_of(record), seen.run.spec.primary.service.port)
 
 
-def arm_steps(seen: Observation, record: RunRecord) -> list[Step]:
-    """Create what is missing of the arms, then patch the candidate if that has not happened yet.
+def candidate_steps(seen: Observation, record: RunRecord) -> list[Step]:
+    """The candidate alone, still without a pod, and then its patch: the API server may refuse that.
 
-    An arm that exists is never written again: what it runs is what the evidence is about.
+    Only the network policy is made before, so that it holds from the first pod on.
     """
-    spec, ref, source = seen.run.spec, seen.ref, source_of(record)
-    port = resolved_port(seen, record)
-    steps: list[Step] = []
-    policy = names.stamped(arm_network_policy(ref, spec.arm_names, egress=list(spec.arms.egress)))
-    if not names.is_current(policy, seen.object("NetworkPolicy", names.ARMS)):
-        steps.append(Apply(policy))
-    for arm in spec.arm_names:
-        if port is not None and seen.object("Service", arm) is None:
-            steps.append(Create(arm_service(ref, arm, port=port.port, target_port=arm_target(spec, port))))
-        if seen.object("Deployment", arm) is None:
-            replicas = 0 if arm == names.CANDIDATE else spec.arms.replicas
-            pool = dict(spec.hardware.node_selector)
-            steps.append(Create(arm_deployment(ref, arm, source, replicas=replicas, node_selector=pool)))
+    spec, name = seen.run.spec, names.object_name(seen.run.name, names.CANDIDATE)
+    steps = _policy_steps(seen)
+    if seen.object("Deployment", names.CANDIDATE) is None:
+        steps.append(_arm_creation(seen, record, names.CANDIDATE, replicas=0))
+    body = candidate_patch(spec.arms.candidate.patch, replicas=spec.arms.replicas, spec_hash=record.spec_hash)
+    return [*steps, PatchCandidate(name, body)]
+
+
+def is_patched(seen: Observation, record: RunRecord) -> bool:
+    """Whether the candidate is there and carries the patch."""
     candidate = seen.object("Deployment", names.CANDIDATE)
-    if candidate is None or not carries_patch(candidate, record.spec_hash):
-        body = candidate_patch(spec.arms.candidate.patch, replicas=spec.arms.replicas, spec_hash=record.spec_hash)
-        steps.append(PatchCandidate(names.object_name(ref.name, names.CANDIDATE), body))
-    return steps
+    return candidate is not None and carries_patch(candidate, record.spec_hash)
+
+
+def arm_steps(seen: Observation, record: RunRecord) -> list[Step]:
+    """Create what is missing of the other arms. An arm that exists is never written again: it is what was measured."""
+    others = [arm for arm in seen.run.spec.arm_names if arm != names.CANDIDATE]
+    replicas = seen.run.spec.arms.replicas
+    missing = [arm for arm in others if seen.object("Deployment", arm) is None]
+    made: list[Step] = [_arm_creation(seen, record, arm, replicas=replicas) for arm in missing]
+    return [*made, *arm_access_steps(seen, record)]
+
+
+def arm_access_steps(seen: Observation, record: RunRecord) -> list[Step]:
+    """Who may reach the arms, and under which names."""
+    spec, port = seen.run.spec, resolved_port(seen, record)
+    missing = [arm for arm in spec.arm_names if port is not None and seen.object("Service", arm) is None]
+    services: list[Step] = [
+        Create(arm_service(seen.ref, arm, port=port.port, target_port=arm_target(spec, port)))
+        for arm in missing
+        if port is not None
+    ]
+    return [*_policy_steps(seen), *services]
+
+
+def arm_identities(seen: Observation) -> dict[str, str]:
+    """What tells that an arm is still the one it was: identity and generation of its Deployment, of those there."""
+    found = ((arm, seen.object("Deployment", arm)) for arm in seen.run.spec.arm_names)
+    return {
+        arm: f"{item['metadata'].get('uid', '')}/{item['metadata'].get('generation', 0)}" for arm, item in found if item
+    }
 
 
 def next_config(
@@ -116,7 +135,7 @@ def mirror_steps(seen: Observation, config: MirrorConfig) -> list[Step]:
     deployment = mirror_deployment(
         ref,
         image=seen.settings.mirror_image,
-        timeout_s=spec.admission.timeout.seconds,
+        token=token_of(seen),
         credentials_secret=credential.name if credential else "",
         credentials_key=credential.key if credential else "token",
     )
@@ -175,26 +194,14 @@ def token_of(seen: Observation) -> str:
     return seen.token or seen.fresh.token
 
 
-def arm_removal(seen: Observation) -> list[Step]:
-    """Delete the arms, all of them."""
-    steps = [Delete(kind, _name(seen, arm)) for arm in _ALL_ARMS for kind in _ARM_KINDS if seen.object(kind, arm)]
-    if seen.object("NetworkPolicy", names.ARMS) is not None and not steps:
-        steps.append(Delete("NetworkPolicy", _name(seen, names.ARMS)))  # last: it holds while pods of arms end
-    return list(steps)
+def _arm_creation(seen: Observation, record: RunRecord, arm: str, *, replicas: int) -> Create:
+    pool = dict(seen.run.spec.hardware.node_selector)
+    return Create(arm_deployment(seen.ref, arm, source_of(record), replicas=replicas, node_selector=pool))
 
 
-def path_removal(seen: Observation) -> list[Step]:
-    """Delete capture and mirror; the capture Service stays."""
-    capture = [Delete(kind, _name(seen, names.CAPTURE)) for kind in _CAPTURE_KINDS if seen.object(kind, names.CAPTURE)]
-    mirror = [Delete(kind, _name(seen, names.MIRROR)) for kind in _MIRROR_KINDS if seen.object(kind, names.MIRROR)]
-    return [*capture, *mirror]
-
-
-_ALL_ARMS = (names.CANDIDATE, names.CONTROL, names.BASELINE)
-
-
-def _name(seen: Observation, component: str) -> str:
-    return names.object_name(seen.run.name, component)
+def _policy_steps(seen: Observation) -> list[Step]:
+    spec = seen.run.spec
+    return _applied(seen, [arm_network_policy(seen.ref, spec.arm_names, egress=list(spec.arms.egress))])
 
 
 def _applied(seen: Observation, manifests: list[Manifest]) -> list[Step]:
@@ -209,7 +216,6 @@ def _applied(seen: Observation, manifests: list[Manifest]) -> list[Step]:
 def _primary_service(primary: Manifest, port: PrimaryPort) -> PrimaryService:
     spec = primary["spec"]
     entry = service_port(primary, port.port) or {}
-    affinity = spec.get("sessionAffinityConfig", {}).get("clientIP", {}).get("timeoutSeconds")
     return PrimaryService(
         name=primary["metadata"]["name"],
         port=port.port,
@@ -218,9 +224,6 @@ def _primary_service(primary: Manifest, port: PrimaryPort) -> PrimaryService:
         port_name=entry.get("name", ""),
         target_port_name=port.target if isinstance(port.target, str) else "",
         app_protocol=entry.get("appProtocol", ""),
-        session_affinity=spec.get("sessionAffinity", "None"),
-        session_affinity_timeout_s=affinity,
-        internal_traffic_policy=spec.get("internalTrafficPolicy", "Cluster"),
         ip_families=tuple(spec.get("ipFamilies", ())),
         ip_family_policy=spec.get("ipFamilyPolicy", ""),
     )

@@ -35,7 +35,10 @@ class FreshSecrets:
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """A pod of ours. `waiting` says in words why it is not ready, where the cluster says it."""
+    """A pod of ours that has not ended. `waiting` says in words why it is not ready, where the cluster says it.
+
+    A `leaving` one is on its way out: nothing new is sent to it, but what it counted can still be read.
+    """
 
     name: str
     uid: str
@@ -43,17 +46,22 @@ class Pod:
     address: str = ""
     node: str = ""
     ready: bool = False
+    leaving: bool = False
     waiting: str = ""
     images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class OtherRun:
-    """Another ShadowRun of the namespace that has been accepted and is not complete."""
+    """Another ShadowRun of the namespace that has been accepted and is not complete.
+
+    `older`: it was created before this one, so that of two that were accepted at once, both know which may stay.
+    """
 
     name: str
     primary: str
     service_name: str
+    older: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +88,7 @@ class Observation:
     config: MirrorConfig | None = None  # as stored in the mirror's Secret
     token: str = ""
     given_back_since: float | None = None  # since when the capture Service is known to select the primary's pods
-    unreachable: tuple[str, ...] = ()
+    read: frozenset[str] = frozenset()  # uids of the pods whose evidence was read in this very look
     refusal: str = ""  # what the API server answered to the candidate's patch, if it refused it
 
     @property
@@ -93,8 +101,13 @@ class Observation:
         return self.objects.get((kind, names.object_name(self.run.name, component)))
 
     def pods_of(self, *components: str) -> tuple[Pod, ...]:
-        """Our pods of some components."""
-        return tuple(pod for pod in self.pods if pod.component in components)
+        """Our pods of some components that are there to stay."""
+        return tuple(pod for pod in self.pods if pod.component in components and not pod.leaving)
+
+    @property
+    def arms_stand(self) -> bool:
+        """Whether an arm is there: its removal is one step, so what is seen is about the run and not about its end."""
+        return any(self.object("Deployment", arm) is not None for arm in self.run.spec.arm_names)
 
     def all_ready(self, component: str) -> bool:
         """Whether a component's Deployment is there and every pod it wants is ready, in the newest template."""
@@ -111,7 +124,7 @@ class Observation:
 
     def dead_mirrors(self) -> frozenset[str]:
         """Mirror identities that will never count again: the pod is gone, or its process was started anew."""
-        alive = {pod.uid for pod in self.pods_of(names.MIRROR)}
+        alive = {pod.uid for pod in self.pods if pod.component == names.MIRROR}
         newest = self.books.newest_mirrors()
         lasting = {identity(evidence.source) for uid, evidence in newest.items() if uid in alive}
         return frozenset(self.books.mirrors.keys() - lasting)

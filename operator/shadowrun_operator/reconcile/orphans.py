@@ -1,4 +1,7 @@
-"""Objects of the customers' path whose run is gone: give the Service back first, remove Envoy on a later look. Pure."""
+"""What a run left that can't be read or is gone: arms go, the Service goes back, Envoy goes on a later look. Pure.
+
+Works by names and labels alone; a run that can be read is taken down by `removal`.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,13 +32,21 @@ def orphan_plans(path_objects: Iterable[Manifest], live_runs: set[tuple[str, str
         key = (meta["namespace"], meta.get("labels", {}).get(names.RUN_LABEL, ""))
         if key not in live_runs:
             orphans.setdefault(key, []).append(item)
-    plans = (OrphanPlan(namespace, _steps(found, now)) for (namespace, _), found in sorted(orphans.items()))
+    plans = (OrphanPlan(namespace, abandoned_steps(found, now)) for (namespace, _), found in sorted(orphans.items()))
     return [plan for plan in plans if plan.steps]
 
 
-def _steps(found: list[Manifest], now: float) -> tuple[Step, ...]:
-    services = [item for item in found if item["kind"] == "Service" and not is_given_back(item)]
+def abandoned_steps(found: Iterable[Manifest], now: float) -> tuple[Step, ...]:
+    """What may be removed now of the objects of one run. A Service that can't be given back keeps its Envoy."""
+    items = list(found)
+    path = [item for item in items if item["metadata"]["labels"].get(names.COMPONENT_LABEL) == names.CAPTURE]
+    steps = _deletes([item for item in items if item not in path])
+    services = [item for item in path if item["kind"] == "Service" and not is_given_back(item)]
     if services:
-        return tuple(Apply(manifest) for service in services if (manifest := given_back(service, now)) is not None)
-    rest = [item for item in found if item["kind"] != "Service"]
-    return tuple(Delete(item["kind"], item["metadata"]["name"]) for item in rest)
+        return (*steps, *(Apply(back) for service in services if (back := given_back(service, now)) is not None))
+    return (*steps, *_deletes([item for item in path if item["kind"] != "Service"]))
+
+
+def _deletes(items: list[Manifest]) -> list[Step]:
+    """Evidence and report stay."""
+    return [Delete(item["kind"], item["metadata"]["name"]) for item in items if item["kind"] != "ConfigMap"]

@@ -1,8 +1,8 @@
-"""Pending: nothing exists yet. Accept the run, and freeze what it will be judged by; or say why not. Pure."""
+"""Pending: nothing exists yet. Accept the run, and freeze what it goes by; or say why not. Pure."""
 
 import msgspec
 
-from shadowrun_operator.api.conditions import EndReason, Reason
+from shadowrun_operator.api.conditions import EndReason
 from shadowrun_operator.manifests.names import content_hash
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.acceptance import violation
@@ -11,7 +11,7 @@ from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.plan import Event, Plan
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.spec_hash import frozen_spec
-from shadowrun_operator.reconcile.statuses import Said, status_of
+from shadowrun_operator.reconcile.statuses import status_of
 
 RESYNC_S = 30.0
 SOON_S = 0.0
@@ -21,24 +21,29 @@ SETTLE_S = 60.0
 
 
 def pending(seen: Observation) -> Plan:
-    """Accept, refuse (and look again: what is missing may appear), or give up at the start deadline."""
-    if seen.run.spec.stop.reason:
-        return _ended_before_start(seen, EndReason.STOPPED, f"Stopped before it began: {seen.run.spec.stop.reason}")
+    """Accept, or refuse and look again: what is missing may appear."""
     problem = violation(seen)
     if problem is None:
         return _accept(seen)
     deadline = start_deadline(seen)
-    if seen.now >= deadline:
-        message = f"Not accepted within startDeadline {seen.run.spec.start_deadline}: {problem.message}"
-        return _ended_before_start(seen, EndReason.START_DEADLINE_EXCEEDED, message)
-    said: Said = ("False", problem.reason, problem.message)
-    status = status_of(seen, "Pending", problem.message, accepted=said)
+    status = status_of(seen, "Pending", problem.message, accepted=("False", problem.reason, problem.message))
     news = _is_news(seen, problem.reason)
     return Plan(
         status=status,
-        requeue_after=min(RESYNC_S, deadline - seen.now),
+        requeue_after=max(SOON_S, min(RESYNC_S, deadline - seen.now)),
         events=(Event("Warning", str(problem.reason), problem.message),) if news else (),
     )
+
+
+def end_before_start(seen: Observation) -> tuple[EndReason, str] | None:
+    """Why a run that has not been accepted must end now, if it must."""
+    if seen.run.spec.stop.reason:
+        return EndReason.STOPPED, f"Stopped before it began: {seen.run.spec.stop.reason}"
+    problem = violation(seen)
+    if problem is None or seen.now < start_deadline(seen):
+        return None
+    said = f"Not accepted within startDeadline {seen.run.spec.start_deadline}: {problem.message}"
+    return EndReason.START_DEADLINE_EXCEEDED, said
 
 
 def new_record(seen: Observation, *, expiry: float) -> RunRecord:
@@ -66,24 +71,9 @@ def _accept(seen: Observation) -> Plan:
     return Plan(status=status, requeue_after=SOON_S, record=record, events=(Event("Normal", "Accepted", message),))
 
 
-def _ended_before_start(seen: Observation, reason: EndReason, message: str) -> Plan:
-    """Nothing was made and nothing has to be taken down; but the end is judged and reported like any other."""
-    record = new_record(seen, expiry=expiry_of(seen))
-    ended = record_ended(record, seen.now, reason, message)
-    status = status_of(seen, "Finishing", message, accepted=_refusal(seen))
-    return Plan(status=status, requeue_after=SOON_S, record=ended, events=(Event("Warning", reason.value, message),))
-
-
 def record_ended(record: RunRecord, now: float, reason: EndReason, message: str) -> RunRecord:
     """The record with the end in it."""
     return msgspec.structs.replace(record, ended_at=now, end_reason=reason.value, end_message=message)
-
-
-def _refusal(seen: Observation) -> Said:
-    problem = violation(seen)
-    if problem is None:
-        return "Unknown", Reason.PENDING, Reason.PENDING.sentence
-    return "False", problem.reason, problem.message
 
 
 def _is_news(seen: Observation, reason: str) -> bool:

@@ -58,7 +58,7 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
         seen.books.mirrors.values(),
         seen.books.captures.values(),
         dead=dead,
-        missing=_missing(seen),
+        missing=unread(seen) if final else (),
         warmed=seen.record.warmed if seen.record else None,
         final=final,
     )
@@ -72,7 +72,9 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
     )
 
 
-def _missing(seen: Observation) -> tuple[str, ...]:
-    """Pods that stand and whose evidence was never had."""
-    known = seen.books.newest_mirrors().keys() | seen.books.newest_captures().keys()
-    return tuple(pod.name for pod in seen.pods_of(names.MIRROR, names.CAPTURE) if pod.ready and pod.uid not in known)
+def unread(seen: Observation) -> tuple[str, ...]:
+    """Pods that may have counted, still run, and were not read in this very look."""
+    if seen.record is None or not seen.record.copying_since:
+        return ()
+    counting = (pod for pod in seen.pods if pod.component in (names.MIRROR, names.CAPTURE) and pod.address)
+    return tuple(pod.name for pod in counting if pod.uid not in seen.read)

@@ -25,6 +25,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     template: dict[str, Any]  # the primary's pod template as it was at acceptance: every arm starts from it
     expiry: float
     copying_since: float = 0.0
+    arms: dict[str, str] = {}  # which Deployments the copies went to, by arm (`objects.arm_identities`)
     warmed: Window | None = (
         None  # what the warm-up had counted when the arms were warm (`judge.merge.calibration_mark`)
     )

@@ -1,9 +1,10 @@
-"""The part of a spec that decides the evidence, and its hash: what must not change once a run is accepted. Pure."""
+"""The part of a spec that decides the evidence: what must not change once a run is accepted. Pure."""
 
 from typing import Any
 
+from pydantic import ValidationError
+
 from shadowrun_operator.api.spec import Spec
-from shadowrun_operator.manifests.names import content_hash
 
 MUTABLE = ("suspend", "stop", "duration", "admission")
 """Fields of the spec that may change while a run is active; of `sampling` the rate may, too."""
@@ -16,14 +17,19 @@ def frozen_spec(spec: Spec) -> dict[str, Any]:
     return kept
 
 
-def spec_hash(spec: Spec) -> str:
-    """Hash of the frozen part."""
-    return content_hash(frozen_spec(spec))
+def changed_fields(snapshot: dict[str, Any], spec: Spec) -> list[str]:
+    """Which fields of the frozen part differ from a snapshot of it, as paths of at most two steps.
 
-
-def changed_fields(before: dict[str, Any], spec: Spec) -> list[str]:
-    """Which fields of the frozen part differ from a snapshot of it, as paths of at most two steps."""
-    now = frozen_spec(spec)
+    The snapshot may be an older operator's: it is read by today's model, so that a field or a default which that one
+    did not know is no change. One that today's model cannot read is a change of the whole.
+    """
+    now, whole = frozen_spec(spec), spec.to_json()
+    sampling = {**whole["sampling"], **snapshot.get("sampling", {})}
+    kept = {key: whole[key] for key in MUTABLE if key in whole}
+    try:
+        before = frozen_spec(Spec.model_validate({**snapshot, **kept, "sampling": sampling}))
+    except ValidationError:
+        return ["spec"]
     paths = []
     for key in sorted(before.keys() | now.keys()):
         old, new = before.get(key), now.get(key)

@@ -15,10 +15,11 @@ from shadowrun_operator.api.status import (
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import content_hash
 from shadowrun_operator.reconcile import times
-from shadowrun_operator.reconcile.hardware import accelerator, hardware_matches
+from shadowrun_operator.reconcile.hardware import HardwareFinding, accelerator, hardware_found
 from shadowrun_operator.reconcile.objects import selected_side
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.record import RunRecord
+from shadowrun_operator.reconcile.removal import stuck
 
 Said = tuple[ConditionStatus, str, str]
 """Status, reason and message of a condition."""
@@ -34,7 +35,8 @@ def status_of(
 ) -> Status:
     """What the status was, with everything renewed that can be seen now.
 
-    Without `accepted` an active run counts as accepted, and a finishing one as whatever it was.
+    Without `accepted` an active run counts as accepted, and a finishing one as whatever it was. What was found of the
+    arms is renewed only while they stand: their end says nothing about the run.
     """
     before = seen.run.status
     status = before.model_copy(
@@ -43,7 +45,7 @@ def status_of(
             "phase": phase,
             "message": shortened(message, MESSAGE_LENGTH),
             "attempt": before.attempt or 1,
-            "arms": arm_statuses(seen) if phase not in ("Pending", "Finishing", "Complete") else before.arms,
+            "arms": arm_statuses(seen) if phase in ACTIVE or seen.arms_stand else before.arms,
             "conditions": _conditions(seen, phase, accepted),
         }
     )
@@ -83,31 +85,48 @@ def arm_statuses(seen: Observation) -> tuple[ArmStatus, ...]:
 
 def _conditions(seen: Observation, phase: Phase, accepted: Said | None) -> tuple[Condition, ...]:
     conditions = seen.run.status.conditions
-    said: dict[ConditionType, Said] = {}
-    if accepted is None and phase in ("Preparing", "WarmingUp", "Running"):
+    if accepted is None and phase in ACTIVE:
         accepted = ("True", Reason.ACCEPTED, Reason.ACCEPTED.sentence)
+    said = _before_start(phase) if phase in ("Pending", "Complete") else _found(seen, phase)
     if accepted is not None:
         said[ConditionType.ACCEPTED] = accepted
-    if phase == "Pending":
-        said |= dict.fromkeys(_LATER, ("Unknown", Reason.PENDING, Reason.PENDING.sentence))
-    elif phase in ("Preparing", "WarmingUp", "Running"):
-        said[ConditionType.CAPTURE_READY] = _capture_ready(seen)
-        said[ConditionType.ARMS_READY] = _arms_ready(seen)
-        said[ConditionType.HARDWARE_MATCHED] = _hardware_matched(seen)
-        said[ConditionType.LIVE_PATH_HEALTHY] = _live_path(seen)
-    else:
-        removed: Said = ("False", Reason.REMOVED, Reason.REMOVED.sentence)
-        said |= {ConditionType.CAPTURE_READY: removed, ConditionType.ARMS_READY: removed}
-        said[ConditionType.LIVE_PATH_HEALTHY] = _live_path(seen)
     if phase != "Complete":
-        said[ConditionType.COMPLETE] = ("False", Reason.ACTIVE, Reason.ACTIVE.sentence)
+        paused = phase in ACTIVE and seen.run.spec.suspend
+        reason = Reason.SUSPENDED if paused else Reason.ACTIVE
+        said[ConditionType.COMPLETE] = ("False", reason, reason.sentence)
         said[ConditionType.SUCCEEDED] = ("Unknown", Reason.ACTIVE, Reason.ACTIVE.sentence)
     for kind, words in said.items():
         conditions = _set(seen, conditions, kind, words)
     return conditions
 
 
-_LATER = (
+def _before_start(phase: Phase) -> dict[ConditionType, Said]:
+    """Of a run that has no objects; the end of any other follows from its status while finishing."""
+    reason = Reason.NOT_STARTED if phase == "Complete" else Reason.PENDING
+    return dict.fromkeys(_OF_OBJECTS, ("Unknown", reason, reason.sentence))
+
+
+def _found(seen: Observation, phase: Phase) -> dict[ConditionType, Said]:
+    """Facts are renewed while there is something to see, and never replaced by its absence."""
+    removed: Said = ("False", Reason.REMOVED, Reason.REMOVED.sentence)
+    stands = phase in ACTIVE or seen.object("Deployment", names.CAPTURE) is not None
+    said = {
+        ConditionType.CAPTURE_READY: _capture_ready(seen) if stands else removed,
+        ConditionType.ARMS_READY: removed,
+        ConditionType.LIVE_PATH_HEALTHY: _live_path(seen),
+    }
+    if phase in ACTIVE or seen.arms_stand:
+        said[ConditionType.ARMS_READY] = _arms_ready(seen)
+    finding = hardware_found(seen)
+    if phase in ACTIVE or finding.matched is not None:
+        said[ConditionType.HARDWARE_MATCHED] = _hardware_matched(seen, finding)
+    return said
+
+
+ACTIVE: tuple[Phase, ...] = ("Preparing", "WarmingUp", "Running")
+"""Phases in which everything of the run should be there, or is being made."""
+
+_OF_OBJECTS = (
     ConditionType.CAPTURE_READY,
     ConditionType.ARMS_READY,
     ConditionType.HARDWARE_MATCHED,
@@ -146,8 +165,7 @@ def _waiting(seen: Observation, component: str) -> str:
     return f"{component} is not ready: {why}" if why else f"{component} is not ready."
 
 
-def _hardware_matched(seen: Observation) -> Said:
-    finding = hardware_matches(seen)
+def _hardware_matched(seen: Observation, finding: HardwareFinding) -> Said:
     if not seen.run.spec.hardware.match_label_keys:
         return "True", Reason.NOT_REQUIRED, finding.message
     if finding.matched is None:
@@ -159,12 +177,20 @@ def _live_path(seen: Observation) -> Said:
     side = selected_side(seen)
     if side is None:
         return "Unknown", Reason.PENDING, "The capture Service does not exist."
+    if stuck(seen):
+        return "Unknown", Reason.DEGRADED, _LEFT_IN_PATH
     if side == "primary":
         return "True", Reason.HEALTHY, "The capture Service selects the primary's own pods."
     ready = sum(1 for pod in seen.pods_of(names.CAPTURE) if pod.ready)
     wanted = seen.run.spec.capture.proxy.replicas if seen.run.spec.capture.proxy else 0
     message = f"{ready} of {wanted} capture pods are ready."
     return ("True", Reason.HEALTHY, message) if ready >= wanted else ("False", Reason.DEGRADED, message)
+
+
+_LEFT_IN_PATH = (
+    "Capture is left in the path: nothing says any more whose pods the capture Service stood for. Give that Service the"
+    " selector of your pods, then delete capture's Deployment."
+)
 
 
 def _provenance(seen: Observation, record: RunRecord) -> Provenance:

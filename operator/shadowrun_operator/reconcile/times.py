@@ -18,12 +18,3 @@ def written(seconds: float) -> str:
 def seconds(text: str) -> float:
     """UTC seconds of an RFC 3339 string; raises `ValueError`."""
     return datetime.fromisoformat(text).timestamp()
-
-
-def length(seconds_: float) -> str:
-    """A length of time for people: `90s`, `12m`, `1h30m`."""
-    whole = round(seconds_)
-    if whole < 120:
-        return f"{whole}s"
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m"

@@ -256,6 +256,7 @@ class Capture:
     primary_port: int
     mirror_port: int
     ports: CapturePorts
+    primary_host: str = "127.0.0.1"
     process: asyncio.subprocess.Process | None = None
     epoch: str = ""
 
@@ -264,9 +265,13 @@ class Capture:
         return self.folder / "routes"
 
     async def start(self, max_body_bytes: int = 1 << 20) -> None:
+        await self.launch(max_body_bytes)
+        await until(self.is_ready, 20.0)
+
+    async def launch(self, max_body_bytes: int = 1 << 20) -> None:
         bootstrap = capture_bootstrap(
             listen_port=self.customers,
-            primary_host="127.0.0.1",
+            primary_host=self.primary_host,
             primary_port=self.primary_port,
             mirror_host="127.0.0.1",
             mirror_port=self.mirror_port,
@@ -285,7 +290,6 @@ class Capture:
             self.process = await asyncio.create_subprocess_exec(
                 ENVOY, "-c", self.folder / "bootstrap.yaml", *options, stdout=log, stderr=log
             )
-        await until(self.is_ready, 20.0)
 
     async def stop(self) -> None:
         if self.process and self.process.returncode is None:
@@ -327,11 +331,15 @@ class Capture:
         await until(followed, 5.0)
 
 
-@contextlib.asynccontextmanager
-async def running_capture(folder: Path, *, max_body_bytes: int = 1 << 20) -> AsyncIterator[Capture]:
+def capture_on_free_ports(folder: Path) -> Capture:
     customers, to_primary, to_mirror, admin, readiness, companion = free_ports(6)
     ports = CapturePorts(admin=admin, readiness=readiness, companion=companion)
-    capture = Capture(folder, customers, to_primary, to_mirror, ports)
+    return Capture(folder, customers, to_primary, to_mirror, ports)
+
+
+@contextlib.asynccontextmanager
+async def running_capture(folder: Path, *, max_body_bytes: int = 1 << 20) -> AsyncIterator[Capture]:
+    capture = capture_on_free_ports(folder)
     try:
         await capture.start(max_body_bytes)
         yield capture

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from shadowrun_mirror.config import Arm, MirrorConfig, encode
+from shadowrun_mirror.config import SLO, Arm, MirrorConfig, encode
 from shadowrun_mirror.directive import decode_directive
 from shadowrun_mirror.evidence import Evidence
 from shadowrun_mirror.reasons import FailureReason
@@ -83,6 +83,10 @@ def _changed(config: MirrorConfig, **changes: object) -> MirrorConfig:
         ({"run_uid": "another"}, "run_uid"),
         ({"window": 0}, "window"),
         ({"indicators": INDICATORS[:1]}, "indicators"),
+        ({"classes": ()}, "classes"),
+        ({"slo": SLO(ttft_s=9.0)}, "slo"),
+        ({"class_slos": {"long": SLO()}}, "class_slos"),
+        ({"block_s": 2}, "block_s"),
         ({"expiry": 4_100_000_000.0}, "expiry"),
         ({"arms": (Arm(name="baseline", host="h", port=1), Arm(name="renamed", host="h", port=1))}, "arms"),
     ],

@@ -6,10 +6,14 @@ import time
 
 import msgspec
 import pytest
-from shadowrun_mirror.config import Admission
+from shadowrun_mirror.config import SLO, Admission
+from shadowrun_mirror.copied import Copy
 from shadowrun_mirror.directive import decode_directive
 from shadowrun_mirror.evidence import Amount
+from shadowrun_mirror.lag import LoopLag
 from shadowrun_mirror.pipeline import Clocks
+from shadowrun_mirror.receive import Door
+from shadowrun_mirror.replica import Replica
 
 from tests.integration.mirror.engine import answers, hangs, streams
 from tests.integration.mirror.rig import Rig, configuration, rig
@@ -248,6 +252,27 @@ async def test_a_late_copy_is_judged_by_the_thresholds_of_its_own_window() -> No
     assert sums[2] == {"ttft": (1, -1)}
 
 
+async def test_a_late_copy_is_sorted_and_judged_by_the_rules_of_its_own_window() -> None:
+    """Every rule that a later window may have otherwise: classes, SLOs, blocks."""
+    never = SLO(ttft_s=0.0)
+    async with rig(streams(), streams()) as mirror:
+        await mirror.put(
+            msgspec.structs.replace(
+                mirror.config, version=2, window=2, classes=(), slo=never, class_slos={"long": never}, block_s=600
+            )
+        )
+        long = {"model": "m", "stream": True, "prompt": "x" * 8000}
+        for window in ("1", "2"):
+            await mirror.copy(long, headers={"x-shadowrun-window": window})
+        evidence = await mirror.settled()
+    (first, judged), (second, strictly) = (next(iter(evidence.windows[number].classes.items())) for number in (1, 2))
+    assert (first, second) == ("long", "default")
+    assert judged.arms["candidate"].within_slo.requests == 1
+    assert strictly.arms["candidate"].within_slo.requests == 0
+    blocks = [next(iter(evidence.windows[number].pairs["candidate"]["errors"].sums)) for number in (1, 2)]
+    assert blocks[0] // 600 == blocks[1]
+
+
 async def test_while_copying_is_off_copies_are_dropped_and_those_in_flight_finish() -> None:
     async with rig(streams(delay_s=0.2), streams(delay_s=0.2)) as mirror:
         await mirror.copy()
@@ -298,20 +323,76 @@ async def test_it_expires_by_itself_by_whichever_clock_comes_first(moved: str) -
     assert evidence.windows[1].classes["default"].dropped["Expired"].requests == 2
 
 
-async def test_a_fault_behind_the_door_does_not_close_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig(answers(), answers()) as mirror:
-        dispatcher = mirror.replica.pipeline._dispatcher
-        works = dispatcher.requests
+@pytest.mark.parametrize("what", ["_dispatcher.requests", "_counts.admitted"])
+async def test_a_fault_behind_the_door_neither_closes_it_nor_keeps_a_slot(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def breaks(*_: object) -> None:
+        raise RuntimeError("the prompt was: hello")
 
-        def breaks(*_: object) -> None:
-            raise RuntimeError("the prompt was: hello")
-
-        monkeypatch.setattr(dispatcher, "requests", breaks)
-        assert (await mirror.copy()).status_code == 202
-        monkeypatch.setattr(dispatcher, "requests", works)
+    async with rig(answers(), answers(), admission=Admission(max_in_flight=1, timeout_s=2.0)) as mirror:
+        part, _, name = what.partition(".")
+        with monkeypatch.context() as broken:
+            broken.setattr(getattr(mirror.replica.pipeline, part), name, breaks)
+            assert (await mirror.copy()).status_code == 202
+        assert mirror.replica.pipeline.in_flight == 0
         assert (await mirror.copy()).status_code == 202
         counted = await mirror.counted()
+        assert mirror.engines[0].got
         text = await mirror.metrics()
     assert counted.received.requests == counted.admitted.requests == 1
     assert mirror.replica.pipeline.in_flight == 0
     assert 'shadowrun_mirror_refused_total{reason="internal"} 1.0' in text
+
+
+async def test_a_pair_that_breaks_gives_its_slot_back_and_is_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def breaks(*_: object) -> None:
+        raise RuntimeError("the prompt was: hello")
+
+    async with rig(answers(), answers()) as mirror:
+        monkeypatch.setattr(mirror.replica.pipeline._dispatcher, "send", breaks)
+        await mirror.copy()
+        await mirror.settled()
+    assert died_tasks(caplog) == [("pair", "RuntimeError")]
+    assert "hello" not in caplog.text
+
+
+async def test_a_pair_cut_off_before_its_first_step_gives_its_slot_back() -> None:
+    async with rig(hangs, hangs) as mirror:
+        pipeline = mirror.replica.pipeline
+        copy = Copy(
+            target=b"/v1/completions",
+            headers=((b"x-request-id", b"1"),),
+            body=b'{"model":"m"}',
+            size=13,
+            window=1,
+            complete_at=time.monotonic(),
+        )
+        pipeline.take(copy)
+        assert pipeline.in_flight == 1
+        for pair in pipeline._pairs:
+            pair.cancel()
+        await mirror.settled()
+
+
+async def test_a_background_watch_that_dies_is_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def breaks(_: object) -> None:
+        raise RuntimeError("the prompt was: hello")
+
+    for owner, name in ((Door, "sweep"), (LoopLag, "watch"), (Replica, "_watch_expiry")):
+        monkeypatch.setattr(owner, name, breaks)
+    async with rig(answers(), answers()) as mirror:
+        assert (await mirror.copy()).status_code == 202
+        await mirror.settled()
+    assert sorted(died_tasks(caplog)) == [(name, "RuntimeError") for name in ("expiry", "lag", "sweep")]
+    assert "hello" not in caplog.text
+
+
+def died_tasks(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    lines = [record.fields for record in caplog.records if hasattr(record, "fields")]
+    assert all("where" in line for line in lines if "task" in line)
+    return [(line["task"], line["error"]) for line in lines if "task" in line]

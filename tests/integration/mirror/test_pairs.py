@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from shadowrun_mirror.config import Admission
+from shadowrun_mirror.config import Admission, Sampling
 from shadowrun_mirror.reasons import FailureReason
 
 from tests.integration.mirror.engine import (
@@ -320,3 +320,88 @@ async def test_a_slow_arm_never_delays_the_202() -> None:
         counted = await mirror.counted()
     assert took < 0.9  # twenty copies, none of which waited for an arm's timeout
     assert counted.arms["baseline"].failed["Timeout"].requests == 20
+
+
+CANARY = "canary-8d1f"
+PLANTED = (
+    "x-forwarded-access-token",
+    "x-forwarded-user",
+    "x-forwarded-for",
+    "x_forwarded_groups",
+    "x-auth-request-access-token",
+    "x-auth-request-email",
+    "x-amzn-oidc-data",
+    "x-amzn-oidc-accesstoken",
+    "x-original-authorization",
+    "X-Customer-Id",
+    "authorization",
+    "cookie",
+)
+
+
+async def test_no_secret_of_the_head_of_a_request_reaches_an_arm() -> None:
+    """Planted in the query, in what authenticating proxies add, and in the header that names the customer."""
+    async with rig(answers(), answers()) as mirror:
+        sampling = Sampling(unit="Key", threshold=0, seed=7, key_header="x-customer-id")
+        capture = msgspec.structs.replace(mirror.config.capture, sampling=sampling)
+        await mirror.put(msgspec.structs.replace(mirror.config, version=2, capture=capture))
+        await mirror.copy(headers=dict.fromkeys(PLANTED, CANARY), query=f"?api_key={CANARY}&b=/{CANARY}")
+        counted = await mirror.counted()
+        seen = [got for engine in mirror.engines for got in engine.got]
+    assert counted.arms["candidate"].completed.requests == 1
+    assert [got.line for got in seen] == ["POST /v1/chat/completions HTTP/1.1"] * 2
+    assert [header for got in seen for header in got.headers if CANARY in header[1]] == []
+
+
+async def test_a_conversations_id_reaches_the_arms_so_that_they_may_route_by_it() -> None:
+    async with rig(answers(), answers()) as mirror:
+        sampling = Sampling(unit="Conversation", threshold=0, seed=7, key_header="x-conversation-id")
+        capture = msgspec.structs.replace(mirror.config.capture, sampling=sampling)
+        await mirror.put(msgspec.structs.replace(mirror.config, version=2, capture=capture))
+        await mirror.copy(headers={"x-conversation-id": "c-1"})
+        await mirror.settled()
+        assert [engine.got[0].values("x-conversation-id") for engine in mirror.engines] == [["c-1"], ["c-1"]]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_absurd_token_count_is_no_count_and_the_pair_ends(stream: bool) -> None:
+    usage = b'"usage":{"prompt_tokens":1,"completion_tokens":1' + b"0" * 400 + b"}"
+    script = (
+        raw(SSE, WORD, WORD, event(b'{"choices":[],' + usage + b"}"), DONE)
+        if stream
+        else raw("application/json", b'{"choices":[{"message":{"content":"w"}}],' + usage + b"}")
+    )
+    async with rig(answers(), script) as mirror:
+        await mirror.copy(stream=stream)
+        candidate = (await mirror.counted()).arms["candidate"]
+    assert candidate.completed.requests == 1
+    assert candidate.usage.answers == 0
+
+
+@pytest.mark.parametrize("what", ["StreamReader.feed", "StreamReader.answer", "arm_result", "head_objection"])
+async def test_whatever_breaks_while_an_answer_is_read_the_pair_ends(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    def breaks(*_: object, **__: object) -> None:
+        raise OverflowError("the answer was: hello")
+
+    monkeypatch.setattr(f"shadowrun_mirror.dispatch.{what}", breaks)
+    async with rig(streams(), streams()) as mirror:
+        await mirror.copy()
+        counted = await mirror.counted()
+    assert counted.in_flight.requests == 0
+    assert [set(arm.failed) for arm in counted.arms.values()] == [{"Malformed"}] * 2
+    assert "hello" not in caplog.text
+
+
+async def test_an_answer_in_one_event_has_no_tpot_and_is_in_the_metrics() -> None:
+    bundled = raw(SSE, WORD, FINISH + usage_event(100, 9), DONE)
+    async with rig(streams(), bundled) as mirror:
+        await mirror.copy()
+        candidate = (await mirror.counted()).arms["candidate"]
+        window = (await mirror.settled()).windows[1]
+        text = await mirror.metrics()
+    assert (candidate.completed.requests, candidate.ttft.count, candidate.tpot.count) == (1, 1, 0)
+    assert "tpot" not in window.pairs["candidate"]
+    assert 'shadowrun_mirror_bundled_answers_total{arm="candidate",model=""} 1.0' in text
+    assert 'shadowrun_mirror_bundled_answers_total{arm="baseline",model=""} 0.0' in text

@@ -14,6 +14,7 @@ KEYED = {"unit": "Conversation", "key": {"header": "x-conversation-id"}}
 
 NOT_YET: dict[str, dict[str, Any]] = {
     "spec.capture.mode": {"capture": {"mode": "HTTPRoute"}},
+    "spec.capture.paths": {"capture": {"proxy": {"serviceName": "x"}, "paths": ["/v1/completions", "/v1/responses"]}},
     "spec.capture.proxy.port": {"capture": {"proxy": {"serviceName": "x", "port": 8001}}},
     "spec.sampling.key.bodyField": {"sampling": {"unit": "Key", "key": {"bodyField": "user"}}},
     "spec.sampling.key.credential": {"sampling": {"unit": "Key", "key": {"credential": True}}},
@@ -36,6 +37,9 @@ DONE: dict[str, dict[str, Any]] = {
     "leaving out what has no key": {"sampling": KEYED | {"onMissingKey": "Skip"}},
     "a unit Key with a header": {"sampling": KEYED | {"unit": "Key"}},
     "the primary's port on capture": {"capture": {"proxy": {"serviceName": "x", "port": 8000}}},
+    "completions under any prefix": {
+        "capture": {"proxy": {"serviceName": "x"}, "paths": ["/openai/v1/chat/completions", "/v1/completions"]}
+    },
     "replicas of arms for single requests": {"arms": ARMS | {"replicas": 2}},
     "a control": {"arms": ARMS | {"control": "Enabled"}},
     "ends by pairs and tokens": {"endConditions": {"pairs": 1, "tokens": 1}},

@@ -69,6 +69,26 @@ def test_the_expiry_holds_when_the_wall_clock_is_set_back_however_often_it_is_co
     assert lease.standing(after(5, wall_jump=-5000)) == Standing.EXPIRED
 
 
+@given(
+    st.lists(st.tuples(st.floats(0, 30), st.floats(-10_000, 10_000), st.floats(-100, 100)), max_size=20),
+    st.floats(1, 500),
+)
+def test_no_jump_of_the_wall_clock_ever_lengthens_the_end(
+    story: list[tuple[float, float, float]], first_s: float
+) -> None:
+    """By true time, which the monotonic clock keeps: an end may only be moved by as much as its directive moves it."""
+    expiry, now = START.wall + first_s, 0.0
+    lease = boot_lease(told(1, expiry=expiry), START)
+    for passed, jump, moved in story:
+        now += passed
+        expiry += moved
+        lease = lease.renewed(told(2, expiry=expiry), after(now, wall_jump=jump))
+        left = expiry - (START.wall + now)
+        assert lease.ends - (START.monotonic + now) <= left + 1e-3
+        late = Instant(wall=0.0, monotonic=START.monotonic + now + left + 1e-3)
+        assert lease.standing(late) == Standing.EXPIRED
+
+
 def test_an_expired_lease_outranks_a_fresh_confirmation() -> None:
     lease = boot_lease(told(expiry=START.wall), START).renewed(told(2, expiry=START.wall), after(1))
     assert lease.standing(after(1)) == Standing.EXPIRED

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
 from shadowrun_mirror.config import CaptureRules, Sampling
@@ -94,23 +95,11 @@ def test_the_target_port_leads_to_the_primarys_number_in_either_kind_of_pod(name
     assert address == {"address": "0.0.0.0", "port_value": 8080}
 
 
-def test_the_service_balances_as_the_primarys_does() -> None:
-    inputs = with_primary(
-        session_affinity="ClientIP",
-        session_affinity_timeout_s=60,
-        internal_traffic_policy="Local",
-        app_protocol="kubernetes.io/h2c",
-        ip_families=("IPv6",),
-        ip_family_policy="SingleStack",
-        headless=True,
-    )
+def test_the_service_has_the_protocol_and_the_address_families_of_the_primarys() -> None:
+    inputs = with_primary(app_protocol="kubernetes.io/h2c", ip_families=("IPv6",), ip_family_policy="SingleStack")
     spec = capture_service(inputs, selects="capture")["spec"]
-    assert spec["sessionAffinity"] == "ClientIP"
-    assert spec["sessionAffinityConfig"] == {"clientIP": {"timeoutSeconds": 60}}
-    assert spec["internalTrafficPolicy"] == "Local"
     assert spec["ports"][0]["appProtocol"] == "kubernetes.io/h2c"
-    assert (spec["ipFamilies"], spec["ipFamilyPolicy"], spec["clusterIP"]) == (["IPv6"], "SingleStack", "None")
-    assert bootstrap(inputs)["static_resources"]["listeners"][0]["address"]["socket_address"]["address"] == "::"
+    assert (spec["ipFamilies"], spec["ipFamilyPolicy"]) == (["IPv6"], "SingleStack")
 
 
 def test_pods_meet_the_restricted_profile_and_hold_no_api_token() -> None:
@@ -143,6 +132,13 @@ def test_only_envoy_decides_whether_a_pod_is_ready() -> None:
     assert "while :" in companion["command"][2]
 
 
+def test_no_process_of_a_capture_pod_leaves_a_core_dump() -> None:
+    for container in pod()["containers"]:
+        script = container["command"][2]
+        assert script.startswith("ulimit -c 0")
+        assert script.index("ulimit -c 0") < script.index("envoy" if container["name"] == "envoy" else "python")
+
+
 def test_envoy_may_finish_the_longest_stream_before_it_is_killed() -> None:
     spec = pod(replace(INPUTS, longest_stream_s=1200))
     for container in spec["containers"]:
@@ -160,6 +156,13 @@ def test_envoy_cannot_read_the_token_or_the_seed() -> None:
     assert "secret-token" not in json.dumps(capture_deployment(INPUTS))
 
 
+def test_the_bootstrap_template_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = bootstrap(INPUTS)
+    monkeypatch.setattr(jinja2.Environment, "from_string", None)
+    assert bootstrap(INPUTS) == built
+    assert bootstrap(with_primary(name="other")) != built
+
+
 def test_the_boot_directive_never_says_copy() -> None:
     data = capture_secret(INPUTS)["data"]
     boot = decode_directive(base64.b64decode(data["directive.json"]))
@@ -168,17 +171,16 @@ def test_the_boot_directive_never_says_copy() -> None:
     assert base64.b64decode(data["token"]) == b"secret-token"
 
 
-@pytest.mark.parametrize(("headless", "port"), [(False, 8000), (True, 8080)])
-def test_envoy_reaches_the_primary_by_its_own_service(headless: bool, port: int) -> None:
-    clusters = {c["name"]: c for c in bootstrap(with_primary(headless=headless))["static_resources"]["clusters"]}
+def test_envoy_reaches_the_primary_by_its_own_service_in_a_cluster_of_any_domain() -> None:
+    clusters = {c["name"]: c for c in bootstrap(INPUTS)["static_resources"]["clusters"]}
 
     def address(name: str) -> dict[str, Any]:
         endpoint = clusters[name]["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
         found: dict[str, Any] = endpoint["address"]["socket_address"]
         return found
 
-    assert address("primary") == {"address": "chat.inference.svc.cluster.local", "port_value": port}
-    assert address("mirror") == {"address": "demo-mirror.inference.svc.cluster.local", "port_value": 8080}
+    assert address("primary") == {"address": "chat.inference.svc", "port_value": 8000}
+    assert address("mirror") == {"address": "demo-mirror.inference.svc", "port_value": 8080}
     for limits in ("outlier_detection", "health_checks"):
         assert limits not in clusters["primary"]
 

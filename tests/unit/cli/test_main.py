@@ -123,7 +123,7 @@ def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[s
 
 def test_a_report_that_does_not_exist_yet_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("report", "x", reader=FakeReader([run(Status(phase="Running"))])) == 3
-    assert "has no report yet (phase Running)" in capsys.readouterr().err
+    assert "has no report (phase Running)" in capsys.readouterr().err
 
 
 def test_a_report_as_json_is_printed_as_it_was_stored(capsys: pytest.CaptureFixture[str]) -> None:

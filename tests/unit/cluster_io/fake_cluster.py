@@ -57,7 +57,8 @@ class FakeCluster:
     async def apply(self, manifest: Manifest) -> Manifest:
         self._note("apply", manifest)
         before = self.objects.get(self._key(manifest), {})
-        self.put({**manifest, "status": before.get("status", {})})
+        meta = {**manifest["metadata"]} | {k: v for k, v in before.get("metadata", {}).items() if k == "uid"}
+        self.put({**manifest, "metadata": meta, "status": before.get("status", {})})
         return self.objects[self._key(manifest)]
 
     async def apply_status(self, manifest: Manifest) -> Manifest:
@@ -70,13 +71,19 @@ class FakeCluster:
         self.calls.append(("patch", kind, name))
         found = self.objects[kind, namespace, name]
         found["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
+        found["metadata"]["generation"] += 1
         found["spec"]["replicas"] = body["spec"]["replicas"]
         return found
 
     async def delete(self, kind: str, namespace: str, name: str) -> None:
         self._refuse("delete", kind)
         self.calls.append(("delete", kind, name))
-        self.objects.pop((kind, namespace, name), None)
+        gone = self.objects.pop((kind, namespace, name), None)
+        if kind == "Deployment" and gone is not None:
+            labels = gone["metadata"]["labels"].items()
+            pods = [key for key, item in self.objects.items() if key[0] == "Pod"]
+            for key in (key for key in pods if labels <= self.objects[key]["metadata"]["labels"].items()):
+                del self.objects[key]
 
     def _note(self, verb: str, manifest: Manifest) -> None:
         self._refuse(verb, manifest["kind"])

@@ -108,7 +108,8 @@ async def test_our_own_status_writes_wake_nobody_but_a_new_generation_and_a_dele
     memo: Any = SimpleNamespace(runs=loops)
 
     async def event(kind: str = "MODIFIED", **meta: Any) -> None:
-        await glue.run_changed(type=kind, namespace="n", name="x", meta={"uid": "u", **meta}, memo=memo)
+        known = {"phase": "Running", "observedGeneration": 0}
+        await glue.run_changed(type=kind, namespace="n", name="x", meta={"uid": "u", **meta}, status=known, memo=memo)
 
     await event(generation=1)
     await event(generation=1)
@@ -149,3 +150,13 @@ def test_no_handler_takes_kopf_s_patch() -> None:
     for name in ("startup", "cleanup", "loops", "child_changed", "run_changed", "drive"):
         code = getattr(handlers, name).__code__
         assert "patch" not in code.co_varnames
+
+
+async def test_a_new_generation_of_a_complete_run_is_looked_at_once() -> None:
+    loops = Loops()
+    memo: Any = SimpleNamespace(runs=loops)
+    for generation, passes in ((1, 0), (2, 1), (1, 1)):
+        status = {"phase": "Complete", "observedGeneration": 1}
+        meta = {"uid": "u", "generation": generation}
+        await glue.run_changed(type="MODIFIED", namespace="n", name="x", meta=meta, status=status, memo=memo)
+        assert loops.passes == passes

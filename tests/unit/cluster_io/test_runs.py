@@ -6,9 +6,10 @@ from typing import Any
 
 import httpx
 import pytest
+from shadowrun_operator.cluster import apply as apply_module
 from shadowrun_operator.cluster import runs as runs_module
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable
-from shadowrun_operator.cluster.observe import observe
+from shadowrun_operator.cluster.observe import Memory, observe
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.runs import PAUSE_S, Runs
 from shadowrun_operator.manifests import names
@@ -61,7 +62,8 @@ def _ready(cluster: FakeCluster) -> None:
     for (kind, _, name), item in list(cluster.objects.items()):
         if kind == "Deployment" and name != "chat":
             wanted = item["spec"]["replicas"]
-            item["status"] = {"readyReplicas": wanted, "updatedReplicas": wanted, "observedGeneration": 1}
+            seen = item["metadata"]["generation"]
+            item["status"] = {"readyReplicas": wanted, "updatedReplicas": wanted, "observedGeneration": seen}
             for number in range(wanted):
                 cluster.put(
                     {
@@ -77,6 +79,19 @@ def _ready(cluster: FakeCluster) -> None:
                     }
                 )
     cluster.put({"kind": "Node", "metadata": {"name": "node1", "namespace": "", "labels": {"gpu": "H200"}}})
+
+
+async def _copying() -> tuple[FakeCluster, Runs]:
+    cluster, runs = _world()
+    for _ in range(6):
+        await runs.pass_once("inference", "x")
+        _ready(cluster)
+    assert _status(cluster)["phase"] == "WarmingUp"
+    return cluster, runs
+
+
+def _events(cluster: FakeCluster) -> list[str]:
+    return [item["reason"] for (kind, _, _), item in cluster.objects.items() if kind == "Event"]
 
 
 async def test_passes_create_the_arms_patch_only_our_candidate_and_start_copying() -> None:
@@ -122,14 +137,168 @@ async def test_a_pass_that_fails_is_repeated_and_never_ends_the_loop(
     await runs.close()
 
 
-async def test_a_refused_step_leaves_the_status_unwritten_and_is_tried_again() -> None:
+async def test_a_refused_step_is_said_in_the_status_and_once_as_an_event_and_is_tried_again() -> None:
     cluster, runs = _world()
     await runs.pass_once("inference", "x")
-    cluster.refusals["create", "Deployment"] = ApiRefusal(403, "Forbidden", "quota")
+    for _ in range(2):
+        cluster.refusals["create", "Deployment"] = ApiRefusal(403, "Forbidden", "quota")
+        assert (await runs.pass_once("inference", "x")).requeue_after == PAUSE_S
+        assert cluster.names("Deployment") == ["chat"]
+        assert "403 Forbidden: quota" in _status(cluster)["message"]
+        assert _status(cluster)["phase"] == "Preparing"
+    assert _events(cluster).count("Refused") == 1
+    await runs.pass_once("inference", "x")
+    assert cluster.names("Deployment") == ["chat", "x-candidate"]
+    await runs.close()
+
+
+async def test_a_record_that_cannot_be_stored_is_said_in_the_status_and_the_phase_stays() -> None:
+    cluster, runs = _world()
+    cluster.refusals["create", "ConfigMap"] = ApiRefusal(403, "Forbidden", "quota")
+    await runs.pass_once("inference", "x")
+    assert "403 Forbidden: quota" in _status(cluster)["message"]
+    assert _status(cluster)["phase"] == "Pending"
+    await runs.pass_once("inference", "x")
+    assert _status(cluster)["phase"] == "Preparing"
+    await runs.close()
+
+
+async def test_an_arm_that_cannot_be_deleted_does_not_hold_the_customers_path() -> None:
+    cluster, runs = await _copying()
+    cluster.objects[names.KIND, "inference", "x"]["metadata"]["deletionTimestamp"] = times.written(time.time())
+    cluster.refusals["delete", "Deployment"] = ApiRefusal(403, "Forbidden", "a webhook")
+    assert not (await runs.pass_once("inference", "x")).released
+    assert cluster.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"] == {"app": "chat"}
+    assert "x-candidate" in cluster.names("Deployment")
+    assert "x-baseline" not in cluster.names("Deployment")
+    assert "a webhook" in _status(cluster)["message"]
+    await runs.pass_once("inference", "x")
+    assert "x-candidate" not in cluster.names("Deployment")
+    await runs.close()
+
+
+async def test_the_evidence_is_never_written_over_a_config_map_of_somebody_else() -> None:
+    cluster, runs = await _copying()
+    del cluster.objects["ConfigMap", "inference", "x-evidence"]
+    theirs = {"kind": "ConfigMap", "metadata": {"name": "x-evidence", "namespace": "inference"}, "data": {"a": "b"}}
+    cluster.put(theirs)
+    await runs.pass_once("inference", "x")
+    assert cluster.objects["ConfigMap", "inference", "x-evidence"]["data"] == {"a": "b"}
+    assert "is not this run's" in _status(cluster)["message"]
+    await runs.close()
+
+
+async def test_a_refused_run_that_is_stopped_leaves_a_user_s_config_maps_alone() -> None:
+    cluster, runs = _world()
+    for name in ("x-evidence", "x-report"):
+        cluster.put({"kind": "ConfigMap", "metadata": {"name": name, "namespace": "inference"}, "data": {"a": "b"}})
+    await runs.pass_once("inference", "x")
+    cluster.objects[names.KIND, "inference", "x"]["spec"]["stop"] = {"reason": "enough"}
+    await runs.pass_once("inference", "x")
+    assert (_status(cluster)["phase"], _status(cluster)["endReason"]) == ("Complete", "Stopped")
+    for name in ("x-evidence", "x-report"):
+        assert cluster.objects["ConfigMap", "inference", name]["data"] == {"a": "b"}
+    await runs.close()
+
+
+async def test_a_config_map_with_our_labels_that_this_run_does_not_own_is_a_leftover(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(apply_module, "COUNTS_S", 0.0)
+    cluster, runs = _world()
+    labels = {names.RUN_LABEL: "x", names.COMPONENT_LABEL: names.REPORT, names.MANAGED_BY_LABEL: names.MANAGED_BY}
+    old = {"name": "x-report", "namespace": "inference", "labels": labels}
+    cluster.put({"kind": "ConfigMap", "metadata": old, "data": {"report.json": "{}"}})
+    for _ in range(2):
+        await runs.pass_once("inference", "x")
+    assert "ConfigMap 'x-report'" in _status(cluster)["message"]
+    assert cluster.names("Deployment") == ["chat"]
+    await runs.close()
+
+
+async def test_an_unreadable_body_keeps_what_was_known_of_the_run_and_still_expires() -> None:
+    cluster, runs = await _copying()
+    before = dict(_status(cluster))
+    body = cluster.objects[names.KIND, "inference", "x"]
+    body["spec"]["duration"] = "a while"
+    await runs.pass_once("inference", "x")
+    after = _status(cluster)
+    assert after["phase"] == before["phase"]
+    assert after["expiryTime"] == before["expiryTime"]
+    assert after["provenance"] == before["provenance"]
+    kept = {c["type"]: c for c in before["conditions"] if c["type"] != "Accepted"}
+    assert {c["type"]: c for c in after["conditions"] if c["type"] != "Accepted"} == kept
+    assert "x-candidate" in cluster.names("Deployment")
+    after["expiryTime"] = times.written(time.time() - 10)
+    await runs.pass_once("inference", "x")
+    assert cluster.names("Deployment") == ["chat", "x-capture"]
+    assert cluster.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"] == {"app": "chat"}
     await runs.pass_once("inference", "x")
     assert cluster.names("Deployment") == ["chat"]
-    await runs.pass_once("inference", "x")
-    assert cluster.names("Deployment") == ["chat", "x-baseline", "x-candidate"]
+    assert cluster.names("Service") == ["chat", "chat-shadowed"]
+    assert "x-evidence" in cluster.names("ConfigMap")
+    await runs.close()
+
+
+async def test_a_run_whose_passes_always_fail_is_taken_down_long_after_its_expiry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, runs = await _copying()
+
+    async def fails(*_: object, **__: object) -> None:
+        raise KeyError("bug")
+
+    monkeypatch.setattr(runs_module, "observe", fails)
+    _status(cluster)["expiryTime"] = times.written(time.time() - 60)
+    await runs.sweep()
+    assert "x-candidate" in cluster.names("Deployment")
+    _status(cluster)["expiryTime"] = times.written(time.time() - runs_module.HOPELESS_S - 60)
+    await runs.sweep()
+    assert cluster.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"] == {"app": "chat"}
+    await runs.sweep()
+    assert cluster.names("Deployment") == ["chat"]
+    await runs.close()
+
+
+async def test_pods_that_end_are_seen_and_pods_that_have_ended_are_not() -> None:
+    cluster, runs = await _copying()
+    leaving, failed = (cluster.objects["Pod", "inference", name] for name in ("x-mirror-0", "x-capture-0"))
+    leaving["metadata"]["deletionTimestamp"] = times.written(time.time())
+    failed["status"]["phase"] = "Failed"
+    read: list[str] = []
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        read.append(f"{request.url.host}:{request.url.port}")
+        return httpx.Response(503)
+
+    replicas = Replicas(httpx.AsyncClient(transport=httpx.MockTransport(answers)))
+    own = Settings(mirror_image="m:1", capture_image="c:1")
+    body = cluster.objects[names.KIND, "inference", "x"]
+    seen = await observe(cluster, replicas, own, body, Memory())  # type: ignore[arg-type]
+    assert [(p.leaving, p.ready) for p in seen.pods if p.name == "x-mirror-0"] == [(True, False)]
+    assert "x-capture-0" not in {pod.name for pod in seen.pods}
+    assert seen.pods_of(names.MIRROR) == ()
+    assert [at for at in read if at.endswith(f":{names.CONTROL_PORT}")], "a leaving mirror is still read"
+    assert seen.read == frozenset()
+    await replicas.close()
+    await runs.close()
+
+
+async def test_a_run_made_between_two_lists_of_the_sweeper_is_no_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, runs = await _copying()
+    body = cluster.objects.pop((names.KIND, "inference", "x"))
+    listed = cluster.list
+
+    async def slow(kind: str, namespace: str = "", *, selector: str = "") -> list[Any]:
+        found = await listed(kind, namespace, selector=selector)
+        if kind == "Secret":
+            cluster.put(body)
+        return found
+
+    monkeypatch.setattr(cluster, "list", slow)
+    await runs.sweep()
+    assert "x-capture" in cluster.names("Deployment")
+    assert cluster.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"] != {"app": "chat"}
     await runs.close()
 
 

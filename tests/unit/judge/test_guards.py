@@ -200,6 +200,13 @@ def test_more_than_one_percent_lost_in_transit_is_inconclusive(lost: int, verdic
     assert (report.reason == "EvidenceLost") == (verdict == "Inconclusive")
 
 
+@pytest.mark.parametrize(("size", "verdict"), [(4000, "Pass"), (9000, "Inconclusive")])
+def test_few_lost_requests_that_were_long_are_too_many_in_tokens(size: int, verdict: str) -> None:
+    report = judged(recorded(), sampled=Amount(requests=4, bytes=4 * size))
+    assert report.verdict == verdict
+    assert (report.reason == "EvidenceLost") == (verdict == "Inconclusive")
+
+
 def test_a_capture_that_counted_less_than_arrived_is_lost_evidence() -> None:
     recorder = recorded()
     copies = msgspec.structs.replace(recorder.capture(), windows={})

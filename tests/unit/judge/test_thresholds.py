@@ -142,3 +142,16 @@ def test_an_equal_candidate_meets_not_worse_and_not_better() -> None:
         recorded(candidate=equal, rules=Rules(criteria=(BETTER, NOT_SLOWER))), Rules(criteria=(BETTER, NOT_SLOWER))
     )
     assert [r.outcome for r in report.criteria] == ["Inconclusive", "Pass"]
+
+
+def test_an_informational_criterion_holds_no_warm_up_up_and_says_that_it_has_no_limit() -> None:
+    rare = Criterion(
+        name="rare", metric="TTFT", quantile=0.99, require="NotWorse", traffic_class="b", informational=True
+    )
+    rules = Rules(criteria=(SLO_KEPT, rare))
+    assert shortfalls(rules, warmed(SPREAD).windows[0]) == ()
+    report = judged(recorded(rules), rules)
+    assert [(r.name, r.gap) for r in report.criteria if r.informational] == [("rare", "NoThreshold")]
+    assert report.verdict == "Pass"
+    alone = Rules(criteria=(rare,))
+    assert [s.criterion for s in shortfalls(alone, warmed(SPREAD).windows[0])] == ["rare", "rare"]

@@ -36,8 +36,18 @@ def test_pods_of_an_arm_have_no_token_and_not_the_primary_s_account() -> None:
     pods = _arm()["spec"]["template"]["spec"]
     assert pods["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in pods
-    kept = _arm(keep_service_account=True)["spec"]["template"]["spec"]
-    assert kept["serviceAccountName"] == "chat"
+
+
+def test_a_token_that_the_template_projects_into_a_volume_is_left_out_of_every_arm() -> None:
+    source = deployment()
+    kept = {"configMap": {"name": "settings"}}
+    source["spec"]["template"]["spec"]["volumes"] = [
+        {"name": "identity", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}, kept]}},
+        {"name": "cache", "emptyDir": {}},
+    ]
+    for arm in ("baseline", "candidate", "control"):
+        volumes = arm_deployment(RUN, arm, source, replicas=1)["spec"]["template"]["spec"]["volumes"]
+        assert volumes == [{"name": "identity", "projected": {"sources": [kept]}}, {"name": "cache", "emptyDir": {}}]
 
 
 def test_the_pool_is_laid_over_the_template_s_node_selector() -> None:
@@ -90,6 +100,19 @@ def test_an_empty_patch_is_a_test_of_equal_arms() -> None:
         ({"spec": {"initContainers": [{"name": "engine"}]}}, "are: none"),
         ({"spec": {"containers": [{"args": []}]}}, "needs a name"),
         ({"spec": {"automountServiceAccountToken": True}}, "automountServiceAccountToken"),
+        ({"spec": {"automountServiceAccountToken": None}}, "automountServiceAccountToken"),
+        ({"spec": {"$patch": "replace", "containers": []}}, "'$patch'"),
+        ({"spec": {"$retainKeys": ["containers"]}}, "'$retainKeys'"),
+        ({"metadata": {"$patch": "replace"}}, "'$patch'"),
+        ({"spec": {"hostNetwork": True}}, "hostNetwork"),
+        ({"spec": {"hostPID": True}}, "hostPID"),
+        ({"spec": {"hostIPC": True}}, "hostIPC"),
+        ({"spec": {"nodeName": "node1"}}, "nodeName"),
+        ({"spec": {"volumes": {"name": "a"}}}, "must be a list"),
+        (
+            {"spec": {"volumes": [{"name": "a", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]}},
+            "volumes[0]",
+        ),
     ],
 )
 def test_a_patch_that_cannot_be_meant_is_explained(patch: Any, says: str) -> None:
@@ -106,6 +129,7 @@ def test_a_patch_that_cannot_be_meant_is_explained(patch: Any, says: str) -> Non
         {"spec": {"containers": [{"name": "engine", "image": "e:2"}], "nodeSelector": {"a": "b"}}},
         {"metadata": {"labels": {"app": "other"}}},
         {"spec": {"containers": [{"$patch": "delete", "name": "engine"}]}},
+        {"spec": {"volumes": [{"name": "a", "projected": {"sources": [{"configMap": {"name": "c"}}]}}]}},
     ],
 )
 def test_a_sound_patch_has_no_problem(patch: Any) -> None:

@@ -37,12 +37,12 @@ def _config(**changes: object):  # type: ignore[no-untyped-def]
 
 
 def test_the_pod_may_end_what_is_in_flight_before_it_is_killed() -> None:
-    pods = mirror_deployment(RUN, image="m:1", timeout_s=60)["spec"]["template"]["spec"]
+    pods = mirror_deployment(RUN, image="m:1", token="t")["spec"]["template"]["spec"]
     assert pods["terminationGracePeriodSeconds"] >= 70
 
 
 def test_the_pod_meets_the_restricted_profile_and_has_no_token() -> None:
-    pods = mirror_deployment(RUN, image="m:1", timeout_s=60)["spec"]["template"]["spec"]
+    pods = mirror_deployment(RUN, image="m:1", token="t")["spec"]["template"]["spec"]
     assert pods["automountServiceAccountToken"] is False
     assert pods["securityContext"]["runAsNonRoot"] is True
     assert pods["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -51,7 +51,7 @@ def test_the_pod_meets_the_restricted_profile_and_has_no_token() -> None:
 
 
 def test_the_credential_is_mounted_where_the_configuration_says_it_is() -> None:
-    deployment = mirror_deployment(RUN, image="m:1", timeout_s=60, credentials_secret="s", credentials_key="k")
+    deployment = mirror_deployment(RUN, image="m:1", token="t", credentials_secret="s", credentials_key="k")
     pods = deployment["spec"]["template"]["spec"]
     volume = next(v for v in pods["volumes"] if v["name"] == "credentials")
     mount = next(m for m in pods["containers"][0]["volumeMounts"] if m["name"] == "credentials")

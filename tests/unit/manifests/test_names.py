@@ -1,17 +1,20 @@
 """Names fit, hashes follow from content alone, and a current object is recognised."""
 
 import pytest
+from shadowrun_operator.api.run import NAME_LENGTH
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.given_back import given_back, given_back_at, is_given_back
 from shadowrun_operator.manifests.names import Manifest, RunRef
 
 pytestmark = pytest.mark.operator
 
+ARM_NAMES = (names.BASELINE, names.CANDIDATE, names.CONTROL)
 RUN = RunRef(name="x", namespace="inference", uid="u")
 
 
-def test_the_longest_name_the_resource_allows_still_fits() -> None:
-    assert len(names.longest_name("a" * 40)) <= names.MAX_NAME
+@pytest.mark.parametrize("component", [*ARM_NAMES, names.CAPTURE, names.MIRROR, names.EVIDENCE, names.REPORT])
+def test_the_longest_name_the_resource_allows_still_fits_a_service_and_a_label(component: str) -> None:
+    assert len(names.object_name("a" * NAME_LENGTH, component)) <= 63
 
 
 def test_a_stamp_follows_from_content_and_not_from_the_order_of_keys() -> None:

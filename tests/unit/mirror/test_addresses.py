@@ -14,13 +14,22 @@ class Names:
     def __init__(self, *addresses: str) -> None:
         self.addresses = addresses
         self.asked = 0
+        self.holding = asyncio.Event()
+        self.holding.set()
 
     async def __call__(self, host: str, port: int, **_: Any) -> list[Any]:
         self.asked += 1
         await asyncio.sleep(0)
+        await self.holding.wait()
         if not self.addresses:
             raise socket.gaierror("unknown")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in self.addresses]
+
+
+async def settled() -> None:
+    """Let lookups in the background end, if they can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -40,7 +49,48 @@ async def test_a_name_is_looked_up_once_per_ttl_however_many_ask(
     now[0] = 104.9
     assert await addresses.one("arm", 80) == "10.0.0.1"
     now[0] = 105.0
+    assert await asyncio.gather(*(addresses.one("arm", 80) for _ in range(10))) == ["10.0.0.1"] * 10
+    await settled()
     assert await addresses.one("arm", 80) == "10.0.0.2"
+    assert names.asked == 2
+
+
+@pytest.mark.parametrize("trouble", ["fails", "hangs"])
+async def test_a_name_service_in_trouble_takes_no_known_address_away(
+    monkeypatch: pytest.MonkeyPatch, now: list[float], trouble: str
+) -> None:
+    names = Names("10.0.0.1")
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", names)
+    addresses = Addresses(lambda: now[0], ttl_s=5.0)
+    await addresses.one("arm", 80)
+    names.addresses = ()
+    if trouble == "hangs":
+        names.holding.clear()
+    for _ in range(3):
+        now[0] += 5.0
+        assert await asyncio.wait_for(addresses.one("arm", 80), 1.0) == "10.0.0.1"
+        await settled()
+        assert await asyncio.wait_for(addresses.one("arm", 80), 1.0) == "10.0.0.1"
+    assert names.asked == (4 if trouble == "fails" else 2)
+    names.addresses = ("10.0.0.2",)
+    names.holding.set()
+    now[0] += 5.0
+    await addresses.one("arm", 80)
+    await settled()
+    assert await addresses.one("arm", 80) == "10.0.0.2"
+
+
+async def test_a_caller_that_gives_up_takes_nobody_with_it(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
+    names = Names("10.0.0.1")
+    names.holding.clear()
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", names)
+    addresses = Addresses(lambda: now[0])
+    patient = asyncio.create_task(addresses.one("arm", 80))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(addresses.one("arm", 80), 0.01)
+    names.holding.set()
+    assert await patient == "10.0.0.1"
+    assert names.asked == 1
 
 
 async def test_several_addresses_take_turns(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:

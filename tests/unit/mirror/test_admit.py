@@ -124,10 +124,13 @@ def test_thresholds_of_recent_windows_are_remembered_and_the_warm_ups_always() -
     indicators = holder.config.indicators
     for window in range(2, 30):
         offered(holder, window=window, indicators=indicators[:1])
-    assert holder.indicators_for(0) == ()
-    assert holder.indicators_for(29) == indicators[:1]
-    assert holder.indicators_for(1) is None
-    assert holder.indicators_for(30) is None
+    warm_up, latest = holder.of_window(0), holder.of_window(29)
+    assert warm_up is not None
+    assert warm_up.indicators == ()
+    assert latest is not None
+    assert latest.indicators == indicators[:1]
+    assert holder.of_window(1) is None
+    assert holder.of_window(30) is None
 
 
 def test_a_refused_configuration_changes_nothing() -> None:

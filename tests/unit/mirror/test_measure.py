@@ -38,6 +38,25 @@ def test_one_token_has_no_time_between_tokens(output: int) -> None:
     assert result.within_slo
 
 
+@given(st.integers(0, 50), st.none() | st.integers(0, 50))
+def test_a_tpot_is_a_time_between_two_moments_or_nothing(chunks: int, output: int | None) -> None:
+    """Tokens that all came in one event were not free: such an answer has no TPOT, and meets no limit on it."""
+    read = answer(last=10.5 if chunks < 2 else 12.5, chunks=chunks, output=output)
+    result = arm_result(SENT, read, streamed=True, slo=SLO(tpot_s=1000.0))
+    count = chunks if output is None else output
+    assert (result.tpot is not None) == (count >= 2 and chunks >= 2)
+    assert result.bundled == (count >= 2 and chunks < 2)
+    assert result.within_slo == (not result.bundled)
+    assert arm_result(SENT, read, streamed=True, slo=SLO(ttft_s=1.0)).within_slo
+
+
+def test_a_bundled_answer_says_nothing_about_tpot_and_all_else() -> None:
+    indicator = Indicator(criterion="c", metric="TPOT", baseline_limit_s=1.0, challenger_limit_s=1.0)
+    bundled = arm_result(SENT, answer(last=10.5, chunks=1, output=9), streamed=True, slo=SLO())
+    assert pair_indicator(indicator, result_of(9.0), bundled) is None
+    assert (bundled.ttft, bundled.e2e) == (0.5, 0.5)
+
+
 def test_a_buffered_answer_has_an_end_only() -> None:
     result = arm_result(SENT, answer(first=None), streamed=False, slo=SLO(ttft_s=0.0, e2e_s=2.5))
     assert (result.ttft, result.tpot, result.e2e, result.within_slo) == (None, None, 2.5, True)

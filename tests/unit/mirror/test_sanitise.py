@@ -1,7 +1,15 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shadowrun_mirror.sanitise import STRIPPED, STRIPPED_PREFIXES, arm_headers, is_stripped, marked_baggage, sanitised
+from shadowrun_mirror.sanitise import (
+    STRIPPED,
+    STRIPPED_PREFIXES,
+    arm_headers,
+    is_stripped,
+    marked_baggage,
+    sanitised,
+    without_query,
+)
 
 pytestmark = pytest.mark.mirror
 
@@ -11,6 +19,7 @@ x-access-token anthropic-user-profile-id x-continuum-resolved-user-profile-id x-
 x-backend x-continuum-route x-forwarded-for x-forwarded-host x-forwarded-proto x-real-ip forwarded
 x-vllm-priority host connection keep-alive transfer-encoding content-length content-type accept-encoding
 upgrade te trailer proxy-connection x-shadowrun-run x-shadowrun-window x-envoy-attempt-count
+x-forwarded-access-token x-forwarded-user x-auth-request-access-token x-amzn-oidc-data x-original-authorization
 x-envoy-expected-rq-timeout-ms
 """
 NEVER = _NAMES.split()
@@ -27,13 +36,19 @@ def spelled(draw: st.DrawFn, name: str) -> bytes:
 
 
 @st.composite
+def spellings(draw: st.DrawFn, name: str) -> bytes:
+    return spelled(draw, name)
+
+
+@st.composite
 def never_names(draw: st.DrawFn) -> bytes:
     return spelled(draw, draw(st.sampled_from(NEVER)))
 
 
 @st.composite
 def prefixed_names(draw: st.DrawFn) -> bytes:
-    prefix = draw(st.sampled_from(["x-continuum-", "x-shadowrun-", "x-envoy-"]))
+    prefixes = "x-continuum- x-shadowrun- x-envoy- x-forwarded- x-auth-request- x-amzn-oidc- x-original-authorization"
+    prefix = draw(st.sampled_from(prefixes.split()))
     return spelled(draw, prefix + draw(st.text("abcxyz-", max_size=10)))
 
 
@@ -74,6 +89,18 @@ def test_what_may_pass_passes_in_order_and_byte_for_byte_and_nothing_else(
 def test_headers_named_by_connection_stay_here() -> None:
     headers = ((b"Connection", b"close, X-Hop"), (b"x-hop", b"1"), (b"X_Hop", b"2"), (b"x-other", b"3"))
     assert sanitised(headers, "run")[:-1] == ((b"x-other", b"3"),)
+
+
+@given(spellings("x-customer-id"))
+def test_the_header_that_names_the_customer_stays_here_in_any_spelling(name: bytes) -> None:
+    headers = ((name, b"canary"), (b"x-customer", b"1"))
+    assert sanitised(headers, "run", b"x-customer-id")[:-1] == ((b"x-customer", b"1"),)
+    assert sanitised(headers, "run")[:-1] == headers
+
+
+@pytest.mark.parametrize("query", [b"", b"?", b"?api_key=k", b"?a=b?c=/d"])
+def test_no_query_passes(query: bytes) -> None:
+    assert without_query(b"/v1/completions" + query) == b"/v1/completions"
 
 
 def test_repeated_headers_are_all_kept() -> None:

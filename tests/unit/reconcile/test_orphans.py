@@ -3,7 +3,7 @@
 import pytest
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest
-from shadowrun_operator.reconcile.orphans import orphan_plans
+from shadowrun_operator.reconcile.orphans import abandoned_steps, orphan_plans
 from shadowrun_operator.reconcile.plan import Apply, Delete
 
 from tests.unit.reconcile.world import World
@@ -47,3 +47,17 @@ def test_a_service_that_does_not_say_whom_it_stood_for_is_left_alone_with_its_en
     world.until("WarmingUp")
     del world.objects["Service", "chat-shadowed"]["metadata"]["annotations"]
     assert orphan_plans(_path_objects(world), set(), world.now) == []
+
+
+def test_of_an_abandoned_run_arms_and_mirror_go_with_the_first_look_and_evidence_stays() -> None:
+    world = World.with_spec()
+    world.until("WarmingUp")
+    evidence = {"kind": "ConfigMap", "metadata": {"name": "x-evidence", "labels": {names.COMPONENT_LABEL: "evidence"}}}
+    world.objects["ConfigMap", "x-evidence"] = evidence
+    for step in abandoned_steps(world.objects.values(), world.now):
+        world.step(step)
+    assert {name for _, name in world.objects} == {"chat-shadowed", "x-capture", "x-evidence"}
+    assert world.objects["Service", "chat-shadowed"]["spec"]["selector"] == {"app": "chat"}
+    for step in abandoned_steps(list(world.objects.values()), world.now):
+        world.step(step)
+    assert set(world.objects) == {("Service", "chat-shadowed"), ("ConfigMap", "x-evidence")}

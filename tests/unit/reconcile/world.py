@@ -28,7 +28,7 @@ from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.given_back import given_back_at, is_given_back
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile import times
-from shadowrun_operator.reconcile.observation import FreshSecrets, Observation, Pod, Settings
+from shadowrun_operator.reconcile.observation import FreshSecrets, Observation, OtherRun, Pod, Settings
 from shadowrun_operator.reconcile.plan import Apply, Create, Delete, PatchCandidate, Plan, Step
 from shadowrun_operator.reconcile.reconcile import reconcile
 from shadowrun_operator.reconcile.record import Books, RunRecord
@@ -136,6 +136,9 @@ class World:
     refusal: str = ""
     given_back_since: float | None = None
     starting: bool = True  # whether pods become ready
+    silent: set[str] = field(default_factory=set)  # names of pods that don't answer the operator
+    others: tuple[OtherRun, ...] = ()
+    made: int = 0  # objects made so far: each has a uid of its own
     events: list[str] = field(default_factory=list)
     longest_copying: float = 0.0  # the last instant at which a mirror was copying
 
@@ -174,9 +177,13 @@ class World:
 
     def observe(self) -> Observation:
         """What there is to see now."""
-        if self.record is not None and self.record.copying_since:
-            captures = [self._capture_evidence(pod) for pod in self._of(names.CAPTURE)]
-            self.books = self.books.with_readings(UID, list(self.evidence.values()), captures)
+        read: frozenset[str] = frozenset()
+        if self.record is not None and self.record.copying_since and ("Secret", "x-mirror") in self.objects:
+            counting = self._of(names.MIRROR) + self._of(names.CAPTURE)
+            read = frozenset(pod.uid for pod in counting if pod.name not in self.silent)
+            captures = [self._capture_evidence(pod) for pod in self._of(names.CAPTURE) if pod.uid in read]
+            mirrors = [evidence for uid, evidence in self.evidence.items() if uid in read]
+            self.books = self.books.with_readings(UID, mirrors, captures)
         service_now = self.capture_service()
         if service_now is not None and not is_given_back(service_now):
             self.given_back_since = None
@@ -198,6 +205,8 @@ class World:
             capture_service=copy.deepcopy(service_now),
             objects=copy.deepcopy(self.objects),
             pods=tuple(self.pods.values()),
+            read=read,
+            others=self.others,
             node_labels={name: {} if gpu is None else {"gpu": gpu} for name, gpu in self.nodes.items()},
             record=self.record,
             books=self.books,
@@ -261,11 +270,11 @@ class World:
         match step:
             case Create(manifest):
                 self._refuse_users(manifest["kind"], manifest["metadata"]["name"])
-                self.objects.setdefault(_key(manifest), _served(manifest))
+                self.objects.setdefault(_key(manifest), self._served(manifest))
             case Apply(manifest):
                 self._refuse_users(manifest["kind"], manifest["metadata"]["name"])
                 before = self.objects.get(_key(manifest), {})
-                self.objects[_key(manifest)] = {**_served(manifest), "status": before.get("status", {})}
+                self.objects[_key(manifest)] = {**self._served(manifest), "status": before.get("status", {})}
             case Delete(kind, name):
                 self._refuse_users(kind, name)
                 self.objects.pop((kind, name), None)
@@ -276,12 +285,24 @@ class World:
                     self.refusal = self.refuse
                     return
                 found = self.objects[("Deployment", name)]
+                found["metadata"]["generation"] += 1
                 found["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
                 found["spec"]["replicas"] = body["spec"]["replicas"]
                 for container in body["spec"]["template"].get("spec", {}).get("containers", []):
                     for own in found["spec"]["template"]["spec"]["containers"]:
                         if own["name"] == container["name"]:
                             own.update(container)
+
+    def _served(self, manifest: Manifest) -> Manifest:
+        """As the API server gives it."""
+        served = {**copy.deepcopy(manifest), "status": {}}
+        before = self.objects.get(_key(manifest))
+        self.made += 1
+        served["metadata"] |= {
+            "uid": before["metadata"]["uid"] if before else f"made-{self.made}",
+            "generation": before["metadata"]["generation"] + 1 if before else 1,
+        }
+        return served
 
     def _refuse_users(self, kind: str, name: str) -> None:
         assert (kind, name) not in self.users, f"a plan writes {kind} {name}, which a user made"
@@ -313,7 +334,8 @@ class World:
             component = item["metadata"]["labels"][names.COMPONENT_LABEL]
             replicas = item["spec"]["replicas"]
             ready = replicas if self.starting else 0
-            item["status"] = {"readyReplicas": ready, "updatedReplicas": replicas, "observedGeneration": 1}
+            seen = item["metadata"]["generation"]
+            item["status"] = {"readyReplicas": ready, "updatedReplicas": replicas, "observedGeneration": seen}
             for number in range(replicas):
                 name = f"{component}-{number}"
                 node = self.placement.get(component, "node1")
@@ -396,10 +418,6 @@ def _pairs(number: int, count: int, arms: tuple[str, ...], config: MirrorConfig,
 
 def _key(manifest: Manifest) -> tuple[str, str]:
     return manifest["kind"], manifest["metadata"]["name"]
-
-
-def _served(manifest: Manifest) -> Manifest:
-    return {**copy.deepcopy(manifest), "status": {}}
 
 
 def decoded(record: RunRecord) -> RunRecord:

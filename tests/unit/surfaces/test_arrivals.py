@@ -15,6 +15,7 @@ from examples.traffic.arrivals import (
     arrival_times,
     poisson,
     prompt_tokens,
+    stratified,
     turns,
 )
 
@@ -74,17 +75,27 @@ def test_poisson_numbers_have_equal_mean_and_variance() -> None:
 
 @pytest.mark.parametrize(("p", "tokens"), PROMPT_QUANTILES[1:-1])
 def test_prompt_lengths_have_the_quantiles_of_the_trace(p: float, tokens: int) -> None:
-    source = random.Random(8)
-    ranked = sorted(prompt_tokens(Shape(rate=1.0), source) for _ in range(20_000))
-    assert ranked[int(p * len(ranked))] == pytest.approx(tokens, rel=0.08)
+    assert prompt_tokens(Shape(rate=1.0), p) == tokens
 
 
 def test_prompt_lengths_are_scaled_first_and_clipped_then() -> None:
-    source = random.Random(9)
-    found = {prompt_tokens(Shape(rate=1.0, scale=0.04, shortest=120, longest=450), source) for _ in range(2_000)}
+    shape = Shape(rate=1.0, scale=0.04, shortest=120, longest=450)
+    found = {prompt_tokens(shape, p) for p in itertools.islice(stratified(random.Random(9)), 2_000)}
     assert min(found) == 120
     assert max(found) == 450
     assert len(found) > 100
+
+
+def test_what_is_no_quantile_has_no_length() -> None:
+    with pytest.raises(ValueError, match="no quantile"):
+        prompt_tokens(Shape(rate=1.0), 1.1)
+
+
+def test_every_eight_lengths_in_a_row_come_from_every_eighth_and_each_is_uniform() -> None:
+    drawn = list(itertools.islice(stratified(random.Random(11)), 8_000))
+    for start in range(0, len(drawn), 8):
+        assert sorted(int(p * 8) for p in drawn[start : start + 8]) == list(range(8))
+    assert fmean(drawn[::8]) == pytest.approx(0.5, abs=0.03)
 
 
 @pytest.mark.parametrize("mean", [1.0, MEAN_TURNS, 6.0])
