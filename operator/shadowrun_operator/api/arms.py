@@ -74,7 +74,7 @@ class Arms(Block):
     warmup: Warmup = Warmup()
     """What happens before anything counts."""
     egress: tuple[Opaque, ...] = Field(default=(), max_length=16)
-    """NetworkPolicy egress rules of the arms' pods, for instance to fetch weights; without any they reach nothing."""
+    """NetworkPolicy egress rules of the arms' pods, for instance to fetch weights; without any, port 53 only."""
 
 
 class Hardware(Block):

@@ -48,7 +48,7 @@ class Reason(_Word):
     PATCH_INVALID = "PatchInvalid", "The candidate's patch cannot work, or the API server refused it."
     PRIMARY_UNSUITABLE = (
         "PrimaryUnsuitable",
-        "The primary's Service cannot be captured: it has no pods of its own to give back.",
+        "Capture cannot stand before the primary's Service without changing what clients meet.",
     )
     SERVICE_NAME_TAKEN = "ServiceNameTaken", "A Service of the capture Service's name exists and no run made it."
     NAME_IN_USE = "NameInUse", "An object of a name the run needs exists and does not belong to it."

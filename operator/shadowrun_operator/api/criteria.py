@@ -21,7 +21,7 @@ class SLO(Block):
     tpot: Latency | None = None
     """Longest mean time per output token after the first."""
     e2e: Latency | None = Field(default=None, alias="e2e")
-    """Longest time to the end of the answer."""
+    """Longest time to the last content of the answer."""
 
 
 class TokenRange(Block):

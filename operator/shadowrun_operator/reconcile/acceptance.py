@@ -64,11 +64,20 @@ def primary_unsuitable(seen: Observation) -> Violation | None:
         problem = "has internalTrafficPolicy Local: a node without a capture pod would have no endpoint at all"
     elif spec.get("sessionAffinity") == "ClientIP":
         problem = "has sessionAffinity ClientIP: every client would come from the addresses of the capture pods"
+    elif _speaks_tls(seen.primary, seen.run.spec.primary.service.port):
+        problem = "serves TLS as its port says: capture speaks plain HTTP to clients and would break every connection"
     elif seen.primary["metadata"].get("labels", {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
         problem = "was made by a ShadowRun: name the Service of your own that it stands for"
     if not problem:
         return None
     return Violation(Reason.PRIMARY_UNSUITABLE, f"Service {name!r} {problem}; mode Proxy cannot capture it.")
+
+
+def _speaks_tls(service: Manifest, port: int) -> bool:
+    """What the port says of itself, by the words of Kubernetes and of common gateways; nothing is connected to."""
+    entry = service_port(service, port) or {}
+    said = {str(entry.get("appProtocol", "")).lower(), str(entry.get("name", "")).lower().split("-")[0]}
+    return port == 443 or not said.isdisjoint({"https", "tls", "wss", "grpcs", "kubernetes.io/wss"})
 
 
 def deployment_not_found(seen: Observation) -> Violation | None:

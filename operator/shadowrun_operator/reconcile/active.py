@@ -80,11 +80,19 @@ def running(seen: Observation, record: RunRecord) -> Plan:
 
 def _warming(seen: Observation, record: RunRecord, done: Progress) -> Plan:
     length, since = seen.run.spec.arms.warmup.duration, done.warm_up_since
-    plan = _steady(seen, record, done, "WarmingUp", f"Warming the arms for {length} of traffic.")
+    plan = _steady(seen, record, done, "WarmingUp", _warming_message(seen, since))
     if since is None or seen.now < since + length.seconds:
         return plan
     warm = msgspec.structs.replace(record, warmed=calibration_mark(done.evidence.warm_up))
     return dataclasses.replace(plan, record=warm, checkpoint=True)
+
+
+def _warming_message(seen: Observation, since: float | None) -> str:
+    spec = seen.run.spec
+    if since is None and spec.capture.proxy is not None:
+        service = spec.capture.proxy.service_name
+        return f"No copy has been answered yet: do clients call Service {service!r}, with POST to spec.capture.paths?"
+    return f"Warming the arms for {spec.arms.warmup.duration} of traffic."
 
 
 def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, message: str) -> Plan:

@@ -12,14 +12,10 @@ from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.plan import Apply, Delete, Step
 
 SETTLE_S = 10.0
-"""After the Service was given back: until no client is sent to Envoy any more."""
-DRAIN_S = 30.0
-"""Longest wait for Envoy to be idle by itself. A client that keeps its connection leaves only when Envoy asks it to,
-which is what Envoy does when its pod ends: it is given the time of the longest answer there."""
+"""After the Service was given back: until no client is sent to Envoy any more. Customers who still are with it keep
+their connections: its pod asks them to leave before it ends, and has the time of the longest answer for that."""
 LAST_PODS_S = 600.0
 """How long the arms' network policy waits for their last pods: one on a node that is gone never ends."""
-READ_S = 3.0
-"""How old what Envoy said of its customers may be."""
 
 _ARMS = (names.CANDIDATE, names.CONTROL, names.BASELINE)
 _ARM_KINDS = ("Deployment", "Service")
@@ -57,20 +53,10 @@ def remaining(seen: Observation, steps: tuple[Step, ...] = ()) -> tuple[str, ...
 
 
 def drained(seen: Observation) -> bool:
-    """Whether Envoy may be asked to go: new customers are elsewhere, and it is idle or has had its time."""
+    """Whether Envoy may be asked to go: the Service has led elsewhere for long enough, or there is no Envoy."""
     if seen.object("Deployment", names.CAPTURE) is None:
         return True
-    if seen.given_back_since is None or seen.now < seen.given_back_since + SETTLE_S:
-        return False
-    if seen.now >= seen.given_back_since + DRAIN_S:
-        return True
-    settled = seen.given_back_since + SETTLE_S
-    latest = seen.books.newest_captures()
-    standing = [pod for pod in seen.pods_of(names.CAPTURE) if pod.ready]
-    return all(
-        pod.uid in latest and latest[pod.uid].source.time >= settled - READ_S and not latest[pod.uid].active_requests
-        for pod in standing
-    )
+    return seen.given_back_since is not None and seen.now >= seen.given_back_since + SETTLE_S
 
 
 def stuck(seen: Observation) -> bool:

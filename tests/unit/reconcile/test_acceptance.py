@@ -41,6 +41,13 @@ def _spec(path: str, value: Any) -> Callable[[World], None]:
     return change
 
 
+def _port(**fields: str) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        world.users["Service", "chat"]["spec"]["ports"][0].update(fields)
+
+    return change
+
+
 def _made_by_a_run(world: World) -> None:
     world.users["Service", "chat"]["metadata"]["labels"] = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
 
@@ -86,6 +93,8 @@ CASES: list[tuple[str, Callable[[World], None], str, str]] = [
     ("no Deployment", _without_deployment, "DeploymentNotFound", "'chat'"),
     ("headless", _service(clusterIP="None"), "PrimaryUnsuitable", "headless"),
     ("local only", _service(internalTrafficPolicy="Local"), "PrimaryUnsuitable", "a node without a capture pod"),
+    ("TLS by protocol", _port(appProtocol="https"), "PrimaryUnsuitable", "serves TLS"),
+    ("TLS by name", _port(name="https-api"), "PrimaryUnsuitable", "serves TLS"),
     ("sticky", _service(sessionAffinity="ClientIP"), "PrimaryUnsuitable", "sessionAffinity ClientIP"),
     ("external", _service(type="ExternalName"), "PrimaryUnsuitable", "ExternalName"),
     ("no selector", _service(selector=None), "PrimaryUnsuitable", "no selector"),

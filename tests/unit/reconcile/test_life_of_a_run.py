@@ -195,26 +195,15 @@ def test_the_arms_start_from_the_template_as_it_was_at_acceptance() -> None:
         assert container["image"] == "registry.example/engine:1"
 
 
-def test_envoy_stays_while_it_has_a_customer_and_is_asked_to_go_after_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_envoy_is_asked_to_go_only_when_nobody_is_sent_to_it_any_more() -> None:
     world = World.with_spec()
-    world.until("Running")
-    quiet = World._capture_evidence
-
-    def busy(self: World, pod: object) -> object:
-        evidence = quiet(self, pod)  # type: ignore[arg-type]
-        evidence.active_requests = 1
-        return evidence
-
-    monkeypatch.setattr(World, "_capture_evidence", busy)
     world.until("Finishing")
     while world.given_back_since is None:
         world.turn()
     asked = world.given_back_since
     while ("Deployment", "x-capture") in world.objects:
         world.turn()
-    assert 30 <= world.now - asked <= 40
+    assert 10 <= world.now - asked <= 20
     assert ("Deployment", "x-candidate") not in world.objects
     world.until("Complete", turns=5)
 
