@@ -58,17 +58,18 @@ SCENARIOS = {
 }
 
 _SMOLLM2_TRAFFIC = {
-    "--rate": "0.25",
+    "--rate": "0.15",
+    "--turns": "4",
     "--conversations": "4",
     "--prompt-scale": "0.015",
     "--prompt-min": "60",
-    "--prompt-max": "140",
+    "--prompt-max": "120",
     "--answer-tokens": "6",
 }
 
 
 def with_real_text(site: list[Manifest], run: Manifest) -> tuple[list[Manifest], Manifest]:
-    """The same scenario with a model that writes real text: forty times slower, so a lower rate and a longer run."""
+    """The same scenario with a model that writes real text: thirty times slower, so a lower rate and a longer run."""
     for manifest in site:
         for container in manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []):
             if container["image"] == ENGINE.tag:
@@ -77,14 +78,14 @@ def with_real_text(site: list[Manifest], run: Manifest) -> tuple[list[Manifest],
                 given = dict(argument.split("=", 1) for argument in container["args"])
                 container["args"] = [f"{name}={value}" for name, value in {**given, **_SMOLLM2_TRAFFIC}.items()]
     spec = run["spec"]
-    spec["arms"]["warmup"] = {"duration": "3m", "requests": 40}
-    spec["duration"] = "15m"
-    spec["startDeadline"] = "30m"
+    spec["arms"]["warmup"] = {"duration": "2m", "requests": 15}
+    spec["duration"] = "8m"
+    spec["startDeadline"] = "15m"
     spec["admission"]["timeout"] = "120s"
     spec["slo"] = {"ttft": "30s"}
     spec["classes"][0]["when"]["promptTokens"]["min"] = 150
     for criterion in spec["criteria"]:
-        criterion["minPairs"] = 40
+        criterion["minPairs"] = 20
         if criterion["metric"] in ("WithinSLO", "Failures"):
             criterion["margin"] = "10%"
     return site, run
