@@ -58,7 +58,7 @@ SCENARIOS = {
 }
 
 _SMOLLM2_TRAFFIC = {
-    "--rate": "0.15",
+    "--rate": "0.2",
     "--turns": "4",
     "--conversations": "4",
     "--prompt-scale": "0.015",
@@ -78,8 +78,8 @@ def with_real_text(site: list[Manifest], run: Manifest) -> tuple[list[Manifest],
                 given = dict(argument.split("=", 1) for argument in container["args"])
                 container["args"] = [f"{name}={value}" for name, value in {**given, **_SMOLLM2_TRAFFIC}.items()]
     spec = run["spec"]
-    spec["arms"]["warmup"] = {"duration": "2m", "requests": 15}
-    spec["duration"] = "8m"
+    spec["arms"]["warmup"] = {"duration": "1m", "requests": 12}
+    spec["duration"] = "6m"
     spec["startDeadline"] = "15m"
     spec["admission"]["timeout"] = "120s"
     spec["slo"] = {"ttft": "30s"}

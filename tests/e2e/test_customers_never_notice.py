@@ -77,7 +77,7 @@ def test_waiting_and_gating_return_at_the_end(world: World, passed: dict[str, ob
 
 def test_only_the_report_and_the_capture_service_stay(world: World, passed: dict[str, object]) -> None:
     ours = "shadowrun.dev/run=faster"
-    world.until("pods of the run gone", lambda: world.all("pods", ours) == [], 60)
+    world.until_no_pods(ours)
     assert world.all("deployments,secrets,networkpolicies,poddisruptionbudgets", ours) == []
     assert [s["metadata"]["name"] for s in world.all("services", ours)] == [SERVICE]
     primary = world.get("service", "chat")
@@ -109,7 +109,7 @@ def test_a_run_deleted_while_it_runs_leaves_customers_served(world: World, passe
     assert not arms & reachable, "no customer's request may reach an arm"
     world.kubectl("delete", "shadowrun", "deleted", "--timeout=90s", timeout=100)
     ours = "shadowrun.dev/run=deleted"
-    world.until("pods of the deleted run gone", lambda: world.all("pods", ours) == [], 60)
+    world.until_no_pods(ours)
     assert world.all("deployments,secrets,configmaps,networkpolicies,poddisruptionbudgets", ours) == []
     assert world.endpoints(SERVICE) == world.endpoints("chat")
 

@@ -54,7 +54,7 @@ def test_a_candidate_that_is_never_ready_ends_at_the_start_deadline(world: World
     status = world.wait_complete("never-ready", 120)
     assert_inconclusive(status, "StartDeadlineExceeded")
     assert "candidate" in status["message"]
-    world.until("arms gone", lambda: world.all("pods", "shadowrun.dev/run=never-ready") == [], 60)
+    world.until_no_pods("shadowrun.dev/run=never-ready")
 
 
 def test_a_stopped_run_says_why_it_was_stopped_and_never_passes(world: World, started: None) -> None:

@@ -83,7 +83,7 @@ class World:
         before it does.
         """
         self.kubectl("delete", "shadowruns", "--all", "--timeout=90s", timeout=100)
-        self.until("pods of runs gone", lambda: self.all("pods", "app.kubernetes.io/managed-by=shadowrun") == [], 60)
+        self.until_no_pods("app.kubernetes.io/managed-by=shadowrun")
         self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
 
     def status(self, name: str) -> Manifest:
@@ -110,6 +110,18 @@ class World:
         while not holds():
             if time.monotonic() > deadline:
                 raise NeverHappenedError(f"{what}: not within {seconds} s")
+            time.sleep(0.5)
+
+    def until_no_pods(self, selector: str) -> None:
+        """Until the last pod is gone: a drain, and the garbage collector of a busy cluster, may take a while."""
+        deadline = time.monotonic() + 150
+        while left := self.all("pods", selector):
+            if time.monotonic() > deadline:
+                told = [
+                    f"{p['metadata']['name']} ({p['metadata'].get('deletionTimestamp', 'not told to go')})"
+                    for p in left
+                ]
+                raise NeverHappenedError(f"pods left after 150 s: {', '.join(told)}")
             time.sleep(0.5)
 
     def serve_customers(self, primary: str = "chat", *, rate: float = 5, connection: str = "keep") -> None:

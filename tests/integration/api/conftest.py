@@ -5,6 +5,7 @@ objects nor is disturbed.
 """
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,13 +103,22 @@ class Runs:
         return None
 
 
+def _until_established(cluster: HasApi, name: str) -> None:
+    """Not `kubectl wait`: it takes a definition whose status has no conditions yet for an error."""
+    path = '{.status.conditions[?(@.type=="Established")].status}'
+    deadline = time.monotonic() + 30
+    while cluster.kubectl("get", "crd", name, "-o", f"jsonpath={path}", timeout=30).strip() != "True":
+        assert time.monotonic() < deadline, f"{name} is not served after 30 s"
+        time.sleep(0.2)
+
+
 @pytest.fixture(scope="session")
 def server(cluster: HasApi) -> Iterator[HasApi]:
     """The cluster, with the CRD as the models generate it but for its group."""
     crd, name = custom_resource_definition(), f"{PLURAL}.{GROUP}"
     crd["metadata"]["name"], crd["spec"]["group"] = name, GROUP
     cluster.kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump(crd))
-    cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s", timeout=60)
+    _until_established(cluster, name)
     yield cluster
     cluster.kubectl("delete", "crd", name, "--wait=false")
 
