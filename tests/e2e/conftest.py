@@ -1,6 +1,7 @@
 """The operator as a user installs it, on the cluster, and a namespace of its own for every module of tests."""
 
 import re
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -29,10 +30,9 @@ def installed(cluster: Cluster) -> Cluster:
 
 @pytest.fixture(scope="module")
 def world(request: pytest.FixtureRequest, installed: Cluster) -> Iterator[World]:
-    """A namespace with a primary, named after the module; gone afterwards, runs first."""
+    """A namespace of its own with a primary, named after the module."""
     name = re.sub("[^a-z0-9]+", "-", request.module.__name__.rsplit(".", 1)[-1].removeprefix("test_"))[:40].strip("-")
-    one = World(installed, f"e2e-{name}")
-    installed.kubectl("delete", "namespace", one.namespace, "--ignore-not-found", "--timeout=90s", timeout=100)
+    one = World(installed, f"e2e-{name}-{uuid.uuid4().hex[:4]}")  # an earlier one may still be on its way out
     one.create()
     try:
         yield one

@@ -18,8 +18,8 @@ def started(world: World) -> None:
     """Two runs side by side under customers; the third comes later."""
     world.add_primaries(*PRIMARIES[1:])
     world.apply(
-        shadow_run("operator-killed", duration="40s"),
-        shadow_run("mirror-killed", primary="chat-two", duration="40s"),
+        shadow_run("operator-killed", duration="32s"),
+        shadow_run("mirror-killed", primary="chat-two", duration="32s"),
     )
     for primary in PRIMARIES[:2]:
         world.serve_customers(primary)

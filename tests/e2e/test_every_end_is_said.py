@@ -23,10 +23,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def primaries(world: World) -> None:
+    """One for each run that goes on at the same time, and one for those that are refused."""
+    world.add_primaries("slow", "uneven", "spare")
+
+
 @pytest.fixture(scope="module")
 def started(world: World) -> None:
-    """Three runs at once, on primaries of their own."""
-    world.add_primaries("slow", "uneven")
+    """Three runs at once."""
     on_another_pool = {"spec": {"nodeSelector": {"nvidia.com/gpu.product": L40S}}}
     world.apply(
         shadow_run("never-ready", primary="slow", patch=env_patch(READY_AFTER="-1"), startDeadline="35s"),
@@ -70,7 +75,7 @@ def test_a_stopped_run_says_why_it_was_stopped_and_never_passes(world: World, st
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_input_gets_one_clear_message_and_nothing_runs(world: World, name: str) -> None:
     change, reason, says = REFUSED[name]
-    world.apply(shadow_run(name, **{"primary": "slow", **change}))
+    world.apply(shadow_run(name, **{"primary": "spare", **change}))
     status = world.wait(name, "refusal", lambda s: condition(s, "Accepted") == "False", 30)
     assert condition_reason(status, "Accepted") == reason
     assert says in condition_message(status, "Accepted")
@@ -81,7 +86,7 @@ def test_bad_input_gets_one_clear_message_and_nothing_runs(world: World, name: s
 
 
 def test_a_refused_spec_is_accepted_once_it_is_put_right(world: World) -> None:
-    world.apply(shadow_run("mended", primary="slow", arms=arms("nowhere", patch={})))
+    world.apply(shadow_run("mended", primary="spare", arms=arms("nowhere", patch={})))
     world.wait("mended", "refusal", lambda s: condition(s, "Accepted") == "False", 30)
-    world.apply(shadow_run("mended", primary="slow"))
+    world.apply(shadow_run("mended", primary="spare"))
     world.wait("mended", "acceptance", lambda s: condition(s, "Accepted") == "True", 30)

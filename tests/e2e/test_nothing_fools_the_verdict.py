@@ -17,7 +17,7 @@ def ended(world: World) -> dict[str, dict[str, Any]]:
     """Two runs side by side, on two primaries: one candidate drops the longest prompts, the other changes nothing."""
     world.add_primaries("chat-two")
     dropper = env_patch(PREFILL_FACTOR="1.25", DROP_LONGEST_OVER="150")
-    world.apply(shadow_run("dropper", patch=dropper, duration="45s"), shadow_run("same", primary="chat-two", patch={}))
+    world.apply(shadow_run("dropper", patch=dropper, duration="35s"), shadow_run("same", primary="chat-two", patch={}))
     for primary in PRIMARIES.values():
         world.serve_customers(primary)
     return {name: world.wait_complete(name, 300) for name in PRIMARIES}

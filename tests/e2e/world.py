@@ -77,13 +77,8 @@ class World:
             self.kubectl("rollout", "status", f"deployment/{name}", "--timeout=90s", timeout=100)
 
     def delete(self) -> None:
-        """Runs first, then the namespace, which may take its time.
-
-        A namespace looks at a pod again after half of the pod's grace period, which is long for Envoy: so its pods go
-        before it does.
-        """
+        """Runs first, then the namespace, which takes its time: it asks again after half of Envoy's grace period."""
         self.kubectl("delete", "shadowruns", "--all", "--timeout=90s", timeout=100)
-        self.until_no_pods("app.kubernetes.io/managed-by=shadowrun")
         self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
 
     def status(self, name: str) -> Manifest:
