@@ -189,9 +189,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     """The command line."""
     p = argparse.ArgumentParser(prog="python -m examples.demo", description=(__doc__ or "").splitlines()[0])
     p.add_argument("--scenario", choices=sorted(SCENARIOS), default="prefix-cache")
-    p.add_argument(
-        "--model", choices=["random", "smollm2"], default="random", help="smollm2: real text, a quarter of an hour"
-    )
+    p.add_argument("--model", choices=["random", "smollm2"], default="random", help="smollm2: real text, ten minutes")
     p.add_argument("--keep", action="store_true", help="leave the customers running")
     p.add_argument("--gate", action="store_true", help="exit with what `shadowrun gate` says")
     return p.parse_args(argv)

@@ -79,13 +79,15 @@ def with_real_text(site: list[Manifest], run: Manifest) -> tuple[list[Manifest],
                 container["args"] = [f"{name}={value}" for name, value in {**given, **_SMOLLM2_TRAFFIC}.items()]
     spec = run["spec"]
     spec["arms"]["warmup"] = {"duration": "1m", "requests": 12}
-    spec["duration"] = "6m"
-    spec["startDeadline"] = "15m"
+    spec["duration"] = "4m"
+    spec["startDeadline"] = "10m"
     spec["admission"]["timeout"] = "120s"
     spec["slo"] = {"ttft": "30s"}
-    spec["classes"][0]["when"]["promptTokens"]["min"] = 150
+    spec["classes"] = []  # too few pairs to judge classes apart
+    spec["criteria"] = [c for c in spec["criteria"] if c.get("class") != "default"]
     for criterion in spec["criteria"]:
+        criterion["class"] = ""
         criterion["minPairs"] = 20
         if criterion["metric"] in ("WithinSLO", "Failures"):
-            criterion["margin"] = "10%"
+            criterion["margin"] = "15%"
     return site, run
