@@ -29,8 +29,6 @@ def given_back(service: Manifest, now: float, *, fallback: dict[str, str] | None
     if not chosen:
         return None
     spec = {key: value for key, value in service["spec"].items() if key in _KEPT}
-    if service["spec"].get("clusterIP") == "None":
-        spec["clusterIP"] = "None"
     return {
         "apiVersion": "v1",
         "kind": "Service",
