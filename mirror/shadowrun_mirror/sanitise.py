@@ -40,11 +40,6 @@ _MAX_BAGGAGE_BYTES = 8192
 _MAX_BAGGAGE_ENTRIES = 180
 
 
-def is_stripped(name: bytes) -> bool:
-    """Whether a header of this name stays here. Case does not matter and "_" reads as "-"."""
-    return _stays(_plain(name))
-
-
 def without_query(target: bytes) -> bytes:
     """The path of a request target."""
     return target.partition(b"?")[0]
