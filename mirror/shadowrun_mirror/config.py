@@ -17,22 +17,49 @@ WARM_UP = 0
 
 Metric = Literal["TTFT", "TPOT", "E2E", "WithinSLO", "Failures"]
 SamplingUnit = Literal["Request", "Conversation", "Key"]
-MissingKey = Literal["Random", "Skip"]
+MissingKey = Literal["Random", "Skip", "Lineage"]
+CopySource = Literal["Proxy", "External"]
+
+REQUEST_ID = "x-request-id"
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """Who is in: `xxh64(key, seed) % MODULO >= threshold`, the rule Envoy's consistent-hashing matcher applies.
 
-    `threshold` is `MODULO - rate`; lowering it only adds keys. `key_header` is lower case; for the unit Request it
-    is `x-request-id`. An empty header value counts as missing. `on_missing_key` Random falls back to the hash of
-    `x-request-id`; Skip leaves the request out.
+    `threshold` is `MODULO - rate`; lowering it only adds keys. `class_thresholds` holds those of the classes that have
+    a rate of their own. The key is the first of `key_headers` (lower case) that is not empty, else the top-level body
+    field `key_field`; for the unit Request it is `x-request-id`. Without a key, Random draws by `x-request-id`, Skip
+    leaves the request out, and Lineage takes the opening of the conversation.
     """
 
     unit: SamplingUnit
     threshold: int
     seed: int
-    key_header: str = "x-request-id"
+    key_headers: tuple[str, ...] = (REQUEST_ID,)
+    key_field: str = ""
     on_missing_key: MissingKey = "Random"
+    class_thresholds: dict[str, int] = {}
+
+    @property
+    def needs_body(self) -> bool:
+        """Whether a request without any of `key_headers` can only be decided by its body: capture copies all those."""
+        return bool(self.key_field) or self.on_missing_key == "Lineage"
+
+    @property
+    def lowest_threshold(self) -> int:
+        """What capture goes by: it cannot know the class, so it copies as much as the class with the highest rate."""
+        return min((self.threshold, *self.class_thresholds.values()))
+
+
+class Pauses(msgspec.Struct, frozen=True, kw_only=True):
+    """Slots of time in which nothing is copied, drawn at random, so that customers can be compared with themselves.
+
+    Slot k = floor(UTC seconds / slot_s) is paused iff `xxh64(str(k), seed) % MODULO < share`: every capture pod pauses
+    at the same time. `share` MODULO pauses always; requests in scope are then counted as paused.
+    """
+
+    share: int
+    slot_s: int
 
 
 class CaptureRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +68,7 @@ class CaptureRules(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...]
     max_body_bytes: int
     sampling: Sampling
+    pauses: Pauses | None = None
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +76,8 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
 
     max_in_flight: int
     timeout_s: float
+    max_queued: int = 0  # pairs over the cap that may wait; 0 sheds at once
+    max_wait_s: float = 0.0  # longest such wait
     max_answer_bytes: int = 16 * 1024 * 1024
 
 
@@ -59,19 +89,25 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     model: str = ""
     credential_file: str = ""
+    http2: bool = False  # HTTP/2 with prior knowledge, without TLS
 
 
 class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
     """A class of requests, decided before the answer is known; the first that matches wins, the rest is "default".
 
-    `min_prompt_tokens`/`max_prompt_tokens` compare with the estimate `prompt bytes / 4`; both inclusive.
+    `min_prompt_tokens`/`max_prompt_tokens` compare with the estimate `prompt bytes / 4`, `min_turns`/`max_turns` with
+    the number of user messages; all inclusive.
     """
 
     name: str
     min_prompt_tokens: int | None = None
     max_prompt_tokens: int | None = None
+    min_turns: int | None = None
+    max_turns: int | None = None
     stream: bool | None = None
     tools: bool | None = None
+    schema: bool | None = None
+    images: bool | None = None
 
 
 class SLO(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +154,8 @@ class MirrorConfig(msgspec.Struct, frozen=True, kw_only=True):
     class_slos: dict[str, SLO] = {}
     indicators: tuple[Indicator, ...] = ()
     block_s: int = 1  # T0: length of the finest block
+    source: CopySource = "Proxy"  # External: copies of any proxy, without our marks; they belong to `window`
+    lag_limit_s: float = 0.005  # a pair during which the event loop was later than this is flagged
     lease_s: float = 10.0  # capture stops copying when it has not heard from a mirror for this long
 
 

@@ -88,4 +88,4 @@ class Dispatcher:
 
 def _customer_key(sampling: Sampling) -> bytes:
     """The header that says which customer asks. A conversation's id may pass: an engine may route by it."""
-    return sampling.key_header.encode() if sampling.unit == "Key" else b""
+    return sampling.key_headers[0].encode() if sampling.unit == "Key" else b""

@@ -61,7 +61,11 @@ class Usage(msgspec.Struct, kw_only=True):
 
 
 class ArmEvidence(msgspec.Struct, kw_only=True):
-    """Results of one arm within one class. Histograms: seconds; failures count as +infinity."""
+    """Results of one arm within one class. Histograms: seconds; failures count as +infinity in `ttft`, `tpot`, `e2e`.
+
+    `gap` is the longest time between two reads with content of a streamed answer, `per_token` the end-to-end time
+    divided by the output tokens; both of completed answers only.
+    """
 
     completed: Amount = Amount()
     within_slo: Amount = Amount()
@@ -70,6 +74,8 @@ class ArmEvidence(msgspec.Struct, kw_only=True):
     ttft: Histogram = msgspec.field(default_factory=Histogram)
     tpot: Histogram = msgspec.field(default_factory=Histogram)  # one token, one chunk, or no count: left out
     e2e: Histogram = msgspec.field(default_factory=Histogram)
+    gap: Histogram = msgspec.field(default_factory=Histogram)
+    per_token: Histogram = msgspec.field(default_factory=Histogram)
     sent_first: int = 0  # how often this arm was written to first
 
     def merged(self, other: "ArmEvidence") -> "ArmEvidence":
@@ -82,7 +88,33 @@ class ArmEvidence(msgspec.Struct, kw_only=True):
             ttft=self.ttft.merged(other.ttft),
             tpot=self.tpot.merged(other.tpot),
             e2e=self.e2e.merged(other.e2e),
+            gap=self.gap.merged(other.gap),
+            per_token=self.per_token.merged(other.per_token),
             sent_first=self.sent_first + other.sent_first,
+        )
+
+
+class PrimaryEvidence(msgspec.Struct, kw_only=True):
+    """What the primary made of the requests whose copies became pairs, as far as capture could say.
+
+    A request whose answer the customer cut short counts as `cut`, whatever its status. `first_byte`: seconds from the
+    request's first byte at capture to the first byte of the answer.
+    """
+
+    answered: Amount = Amount()
+    refused: Amount = Amount()  # 4xx
+    failed: Amount = Amount()  # 5xx, or no answer at all
+    cut: Amount = Amount()
+    first_byte: Histogram = msgspec.field(default_factory=Histogram)
+
+    def merged(self, other: "PrimaryEvidence") -> "PrimaryEvidence":
+        """Both together."""
+        return PrimaryEvidence(
+            answered=self.answered + other.answered,
+            refused=self.refused + other.refused,
+            failed=self.failed + other.failed,
+            cut=self.cut + other.cut,
+            first_byte=self.first_byte.merged(other.first_byte),
         )
 
 
@@ -97,6 +129,8 @@ class ClassEvidence(msgspec.Struct, kw_only=True):
     arms: dict[str, ArmEvidence] = {}
     queue: Histogram = msgspec.field(default_factory=Histogram)  # complete copy -> admitted
     forward: Histogram = msgspec.field(default_factory=Histogram)  # admitted -> last arm written to
+    flagged: dict[str, Amount] = {}  # ended pairs, by `reasons.FlagReason`
+    primary: PrimaryEvidence = msgspec.field(default_factory=PrimaryEvidence)
 
     def merged(self, other: "ClassEvidence") -> "ClassEvidence":
         """Both together."""
@@ -113,7 +147,27 @@ class ClassEvidence(msgspec.Struct, kw_only=True):
             arms=arms,
             queue=self.queue.merged(other.queue),
             forward=self.forward.merged(other.forward),
+            flagged=added(self.flagged, other.flagged),
+            primary=self.primary.merged(other.primary),
         )
+
+
+class Lineage(msgspec.Struct, frozen=True, kw_only=True):
+    """Conversations among the selected copies, for units that keep conversations together. Numbers only.
+
+    A turn continues when its history is one this replica has seen; it is broken when the conversation is known but
+    its history is not (edited, or cut at the front); it joined late when nothing of it was seen before.
+    """
+
+    openings: int = 0  # different beginnings: system prompt and first user message
+    conversations: int = 0  # first turns
+    continued: int = 0
+    broken: int = 0
+    joined_late: int = 0
+
+    def merged(self, other: "Lineage") -> "Lineage":
+        """Both together."""
+        return Lineage(**{f: getattr(self, f) + getattr(other, f) for f in self.__struct_fields__})
 
 
 class Window(msgspec.Struct, kw_only=True):
@@ -124,6 +178,7 @@ class Window(msgspec.Struct, kw_only=True):
     last_pair: float | None = None
     classes: dict[str, ClassEvidence] = {}
     pairs: dict[str, dict[str, BlockSeries]] = {}
+    lineage: Lineage = Lineage()
 
     def merged(self, other: "Window") -> "Window":
         """Both together; the ids must agree."""
@@ -146,6 +201,7 @@ class Window(msgspec.Struct, kw_only=True):
             last_pair=max(lasts, default=None),
             classes=classes,
             pairs=pairs,
+            lineage=self.lineage.merged(other.lineage),
         )
 
 
@@ -158,6 +214,7 @@ class Evidence(msgspec.Struct, kw_only=True):
     copying: bool
     expired: bool  # this replica has stopped by itself because the expiry had passed
     windows: dict[int, Window] = {}
+    lag: Histogram = msgspec.field(default_factory=Histogram)  # seconds by which the event loop woke up too late
 
     @classmethod
     def decode(cls, raw: bytes | str) -> Self:
@@ -165,16 +222,36 @@ class Evidence(msgspec.Struct, kw_only=True):
         return msgspec.json.decode(raw, type=cls)
 
 
-class CaptureWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one Envoy counted under one window, at the moment a request's headers were routed.
+class LivePath(msgspec.Struct, kw_only=True):
+    """How customers fared, by what capture saw of their requests in scope. `first_byte`: seconds, answered requests."""
+
+    requests: int = 0  # ended, however
+    errors: int = 0  # answered 5xx, or not at all though the customer was still there
+    first_byte: Histogram = msgspec.field(default_factory=Histogram)
+
+    def merged(self, other: "LivePath") -> "LivePath":
+        """Both together."""
+        return LivePath(
+            requests=self.requests + other.requests,
+            errors=self.errors + other.errors,
+            first_byte=self.first_byte.merged(other.first_byte),
+        )
+
+
+class CaptureWindow(msgspec.Struct, kw_only=True):
+    """What one Envoy counted under one window: the amounts at the moment a request's headers were routed.
 
     Route names: `sampled-<w>` (copied), `oversized-<w>` (selected, too large or of unknown size), `plain-<w>` (in
-    scope, not selected). Anything outside the paths in scope is not counted.
+    scope, not selected), `paused-<w>` (in scope, in a slot without copying). Anything outside the paths in scope is
+    not counted. `on` and `off`: customers' requests while copying went on and while it was paused.
     """
 
     sampled: Amount = Amount()
     oversized: Amount = Amount()
     plain: Amount = Amount()
+    paused: Amount = Amount()
+    on: LivePath = msgspec.field(default_factory=LivePath)
+    off: LivePath = msgspec.field(default_factory=LivePath)
 
     def merged(self, other: "CaptureWindow") -> "CaptureWindow":
         """Both together."""
@@ -182,6 +259,9 @@ class CaptureWindow(msgspec.Struct, frozen=True, kw_only=True):
             sampled=self.sampled + other.sampled,
             oversized=self.oversized + other.oversized,
             plain=self.plain + other.plain,
+            paused=self.paused + other.paused,
+            on=self.on.merged(other.on),
+            off=self.off.merged(other.off),
         )
 
 

@@ -19,6 +19,8 @@ class DropReason(StrEnum):
     TOO_LARGE = "TooLarge"
     UNPARSABLE = "Unparsable"
     SHED = "Shed"  # the cap on pairs in flight was reached
+    QUEUE_TIMEOUT = "QueueTimeout"  # waited for a slot longer than the queue allows
+    CONVERSATION_JOINED_LATE = "ConversationJoinedLate"  # its beginning was not seen: the arms would lack its history
     DUPLICATE = "Duplicate"  # same request id seen before
     DISABLED = "Disabled"  # copying is switched off
     EXPIRED = "Expired"
@@ -39,3 +41,15 @@ class FailureReason(StrEnum):
     EMPTY = "Empty"  # ended properly, but without any content
     MALFORMED = "Malformed"  # not the protocol it claims to be
     TOO_LONG = "TooLong"  # more bytes than an answer may have
+    BREAKER_OPEN = "BreakerOpen"  # not sent: this arm had just failed many requests in a row
+
+
+class FlagReason(StrEnum):
+    """A pair that counts, with something to know about it. A pair may have several flags."""
+
+    LAGGED = "Lagged"  # this process was too busy to stamp exactly
+    DISPATCH_SKEW = "DispatchSkew"  # the arms were written to too far apart
+    QUEUED = "Queued"  # it waited for a slot: both arms met it later than the primary did
+    AFTER_GAP = "AfterGap"  # an earlier turn of its conversation was dropped
+    BROKEN_LINEAGE = "BrokenLineage"  # its conversation goes on from a history that was edited or cut
+    TOKEN_SOURCES_DIFFER = "TokenSourcesDiffer"  # noqa: S105  one arm reported usage, the other did not

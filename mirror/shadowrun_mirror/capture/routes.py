@@ -104,13 +104,13 @@ def _route(name: str, copies: Json | None = None) -> Json:
 
 
 def _copy_policy(directive: CaptureDirective) -> Json:
-    kept = directive.rules.sampling.key_header
+    kept = directive.rules.sampling.key_headers
     marks = ((RUN_HEADER, directive.run_uid), (WINDOW_HEADER, str(directive.window)))
     return {
         "cluster": "copies",
         "disable_shadow_host_suffix_append": True,
         "request_headers_mutations": [
-            *({"remove": name} for name in (*CREDENTIALS, "expect") if name != kept),
+            *({"remove": name} for name in (*CREDENTIALS, "expect") if name not in kept),
             *(
                 {"append": {"header": {"key": key, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}}
                 for key, value in marks
@@ -134,10 +134,10 @@ def _in_scope(paths: tuple[str, ...]) -> Json:
 
 def _selected(sampling: Sampling) -> Json:
     """Whether the key's hash is in the sampled share; without a key, as `on_missing_key` says."""
-    by_key = _all(_filled(sampling.key_header), _hashed(sampling.key_header, sampling))
-    if sampling.on_missing_key == "Skip" or sampling.key_header == "x-request-id":
+    by_key = _all(_filled(sampling.key_headers[0]), _hashed(sampling.key_headers[0], sampling))
+    if sampling.on_missing_key == "Skip" or sampling.key_headers[0] == "x-request-id":
         return by_key
-    by_chance = _all(_not(_filled(sampling.key_header)), _filled("x-request-id"), _hashed("x-request-id", sampling))
+    by_chance = _all(_not(_filled(sampling.key_headers[0])), _filled("x-request-id"), _hashed("x-request-id", sampling))
     return {"or_matcher": {"predicate": [by_key, by_chance]}}
 
 

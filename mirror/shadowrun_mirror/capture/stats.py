@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shadowrun_mirror.evidence import Amount, CaptureEvidence, CaptureWindow, Source
+from shadowrun_mirror.evidence import CaptureEvidence, CaptureWindow, Source
 
 STATS_FILTER = (
     r"^(shadowrun\.(requests|bytes)\."
@@ -80,10 +80,7 @@ def capture_windows(stats: Stats) -> dict[int, CaptureWindow]:
         if found := _COUNTER.fullmatch(name):
             what, kind, window = found.groups()
             counts.setdefault(int(window), {}).setdefault(kind, {})[what] = _number(name, value)
-    return {
-        window: CaptureWindow(**{kind: Amount(**amount) for kind, amount in kinds.items()})
-        for window, kinds in sorted(counts.items())
-    }
+    return {window: msgspec.convert(kinds, CaptureWindow) for window, kinds in sorted(counts.items())}
 
 
 def active_requests(stats: Stats) -> int:

@@ -63,7 +63,7 @@ Time = Annotated[
     str, StringConstraints(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$", max_length=20)
 ]
 Word = Annotated[str, StringConstraints(pattern="^[A-Za-z]([A-Za-z0-9]*)?$", min_length=1, max_length=40)]
-LossReason = Annotated[str, StringConstraints(pattern="^[A-Za-z]([A-Za-z0-9]*)?$", min_length=1, max_length=20)]
+LossReason = Annotated[str, StringConstraints(pattern="^[A-Za-z]([A-Za-z0-9]*)?$", min_length=1, max_length=24)]
 Message = Annotated[str, Cut(MESSAGE_LENGTH)]
 ConditionMessage = Annotated[str, Cut(CONDITION_LENGTH)]
 Note = Annotated[str, Cut(NOTE_LENGTH)]
@@ -290,7 +290,7 @@ class Status(Block):
     """Shares of answers within the service level objective, candidate and baseline."""
     funnel: Funnel = Funnel()
     """What became of the traffic in scope."""
-    dropped: tuple[Dropped, ...] = Field(default=(), max_length=10, json_schema_extra=map_by("reason"))
+    dropped: tuple[Dropped, ...] = Field(default=(), max_length=12, json_schema_extra=map_by("reason"))
     """Why selected requests reached no arm."""
     failures: tuple[Failure, ...] = Field(default=(), max_length=10, json_schema_extra=map_by("reason"))
     """Why arms did not answer properly."""

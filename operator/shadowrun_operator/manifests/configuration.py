@@ -2,6 +2,7 @@
 
 from shadowrun_mirror.config import (
     MODULO,
+    REQUEST_ID,
     SLO,
     Admission,
     Arm,
@@ -18,8 +19,6 @@ from shadowrun_operator.api.spec import Spec
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.mirror import CREDENTIAL_FILE
 from shadowrun_operator.manifests.names import RunRef
-
-REQUEST_ID = "x-request-id"
 
 
 def mirror_config(
@@ -65,7 +64,7 @@ def capture_rules(spec: Spec, seed: int) -> CaptureRules:
             unit=spec.sampling.unit,
             threshold=MODULO - spec.sampling.rate.millionths,
             seed=seed,
-            key_header=header or REQUEST_ID,
+            key_headers=(header or REQUEST_ID,),
             on_missing_key="Skip" if spec.sampling.on_missing_key == "Skip" else "Random",
         ),
     )

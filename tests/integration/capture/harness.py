@@ -234,7 +234,7 @@ def directive(
     seed: int = 2**63 + 7,
 ) -> CaptureDirective:
     sampling = Sampling(
-        unit="Conversation", threshold=threshold, seed=seed, key_header=key_header, on_missing_key=on_missing_key
+        unit="Conversation", threshold=threshold, seed=seed, key_headers=(key_header,), on_missing_key=on_missing_key
     )
     return CaptureDirective(
         version=version,

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.path
 def chosen(told: CaptureDirective, headers: Headers) -> bool:
     """The rule in Python, on header lines as a client writes them."""
     sampling = told.rules.sampling
-    for name in (sampling.key_header, "x-request-id"):
+    for name in (*sampling.key_headers, "x-request-id"):
         key = ",".join(value.strip(" \t") for key, value in headers if key == name)
         if key:
             return (

@@ -342,7 +342,7 @@ PLANTED = (
 async def test_no_secret_of_the_head_of_a_request_reaches_an_arm() -> None:
     """Planted in the query, in what authenticating proxies add, and in the header that names the customer."""
     async with rig(answers(), answers()) as mirror:
-        sampling = Sampling(unit="Key", threshold=0, seed=7, key_header="x-customer-id")
+        sampling = Sampling(unit="Key", threshold=0, seed=7, key_headers=("x-customer-id",))
         capture = msgspec.structs.replace(mirror.config.capture, sampling=sampling)
         await mirror.put(msgspec.structs.replace(mirror.config, version=2, capture=capture))
         await mirror.copy(headers=dict.fromkeys(PLANTED, CANARY), query=f"?api_key={CANARY}&b=/{CANARY}")
@@ -355,7 +355,7 @@ async def test_no_secret_of_the_head_of_a_request_reaches_an_arm() -> None:
 
 async def test_a_conversations_id_reaches_the_arms_so_that_they_may_route_by_it() -> None:
     async with rig(answers(), answers()) as mirror:
-        sampling = Sampling(unit="Conversation", threshold=0, seed=7, key_header="x-conversation-id")
+        sampling = Sampling(unit="Conversation", threshold=0, seed=7, key_headers=("x-conversation-id",))
         capture = msgspec.structs.replace(mirror.config.capture, sampling=sampling)
         await mirror.put(msgspec.structs.replace(mirror.config, version=2, capture=capture))
         await mirror.copy(headers={"x-conversation-id": "c-1"})

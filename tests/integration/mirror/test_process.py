@@ -178,7 +178,7 @@ async def test_no_secret_of_a_request_or_an_answer_is_in_anything_the_mirror_wri
         config = configuration([good.port, bad.port, worse.port])
         arms = tuple(msgspec.structs.replace(arm, credential_file=str(tmp_path / "arm-token")) for arm in config.arms)
         sampling = msgspec.structs.replace(
-            config.capture.sampling, key_header="x-conversation-id", unit="Conversation", on_missing_key="Random"
+            config.capture.sampling, key_headers=("x-conversation-id",), unit="Conversation", on_missing_key="Random"
         )
         capture = msgspec.structs.replace(config.capture, sampling=sampling)
         config = msgspec.structs.replace(config, arms=arms, capture=capture)

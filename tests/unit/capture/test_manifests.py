@@ -28,7 +28,7 @@ pytestmark = pytest.mark.path
 PRIMARY = PrimaryService(
     name="chat", port=8000, target_port=8080, target_port_name="http", selector={"app": "chat"}, port_name="web"
 )
-SAMPLING = Sampling(unit="Conversation", threshold=1, seed=2, key_header="x-conversation-id")
+SAMPLING = Sampling(unit="Conversation", threshold=1, seed=2, key_headers=("x-conversation-id",))
 INPUTS = CaptureInputs(
     run=RunRef(name="demo", namespace="inference", uid="uid-1"),
     service_name="chat-shadowed",

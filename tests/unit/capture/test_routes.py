@@ -26,7 +26,11 @@ def directive(
     on_missing_key: MissingKey = "Random",
 ) -> CaptureDirective:
     sampling = Sampling(
-        unit="Conversation", threshold=threshold, seed=2**64 - 1, key_header=key_header, on_missing_key=on_missing_key
+        unit="Conversation",
+        threshold=threshold,
+        seed=2**64 - 1,
+        key_headers=(key_header,),
+        on_missing_key=on_missing_key,
     )
     rules = CaptureRules(paths=PATHS, max_body_bytes=LIMIT, sampling=sampling)
     return CaptureDirective(

@@ -27,6 +27,8 @@ from shadowrun_operator.judge.verdict import judge
 SLO_TTFT_S = 2.0
 TOKENS_PER_BYTE = 0.25
 
+NOTHING = Amount()
+
 
 def source(pod: str = "mirror-0", sequence: int = 1) -> Source:
     return Source(pod=pod, pod_uid=f"uid-{pod}", epoch="e", sequence=sequence, time=0.0)
@@ -78,13 +80,15 @@ class Recorder:
             run_uid="run", source=source(pod), config_version=1, copying=False, expired=False, windows=self.windows
         )
 
-    def capture(self, **more: Amount) -> CaptureEvidence:
-        """Capture as it saw it if nothing was lost; `more` adds to sampled, oversized or plain of window 1."""
+    def capture(
+        self, *, sampled: Amount = NOTHING, oversized: Amount = NOTHING, plain: Amount = NOTHING
+    ) -> CaptureEvidence:
+        """Capture as it saw it if nothing was lost; the arguments add to window 1."""
         windows: dict[int, CaptureWindow] = {}
         for number, window in self.windows.items():
             received = sum((c.received for c in window.classes.values()), Amount())
             windows[number] = CaptureWindow(sampled=received, plain=Amount(requests=1000, bytes=4_000_000))
-        windows[1] = windows[1].merged(CaptureWindow(**more))
+        windows[1] = windows[1].merged(CaptureWindow(sampled=sampled, oversized=oversized, plain=plain))
         return CaptureEvidence(
             run_uid="run",
             source=source("capture-0"),

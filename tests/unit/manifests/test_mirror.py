@@ -91,7 +91,7 @@ def test_the_configuration_says_what_the_spec_says() -> None:
         classes=[{"name": "long", "when": {"promptTokens": {"min": 800}}, "slo": {"ttft": "9s"}}],
     )
     sampling = config.capture.sampling
-    assert (sampling.threshold, sampling.key_header, sampling.seed) == (MODULO - 5000, "x-conversation-id", 7)
+    assert (sampling.threshold, sampling.key_headers, sampling.seed) == (MODULO - 5000, ("x-conversation-id",), 7)
     assert [(a.name, a.model) for a in config.arms] == [
         ("baseline", "small"),
         ("candidate", "large"),
@@ -105,4 +105,4 @@ def test_the_configuration_says_what_the_spec_says() -> None:
 
 
 def test_without_a_key_requests_are_drawn_by_their_id() -> None:
-    assert _config().capture.sampling.key_header == "x-request-id"
+    assert _config().capture.sampling.key_headers == ("x-request-id",)

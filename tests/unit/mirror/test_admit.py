@@ -70,7 +70,7 @@ def test_only_so_many_ids_are_remembered_and_the_oldest_goes_first() -> None:
 
 
 def test_copies_without_a_request_id_are_never_duplicates() -> None:
-    sampling = msgspec.structs.replace(configuration([1, 2]).capture.sampling, key_header="x-key", unit="Key")
+    sampling = msgspec.structs.replace(configuration([1, 2]).capture.sampling, key_headers=("x-key",), unit="Key")
     capture = msgspec.structs.replace(configuration([1, 2]).capture, sampling=sampling)
     gate = Gate(live(capture=capture))
     plain = candidate()

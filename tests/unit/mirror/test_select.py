@@ -11,7 +11,7 @@ pytestmark = pytest.mark.mirror
 
 
 def sampling(threshold: int = 0, **changes: object) -> Sampling:
-    plain = {"unit": "Conversation", "threshold": threshold, "seed": 99, "key_header": "x-conversation-id"}
+    plain = {"unit": "Conversation", "threshold": threshold, "seed": 99, "key_headers": ("x-conversation-id",)}
     return Sampling(**(plain | changes))  # type: ignore[arg-type]
 
 
