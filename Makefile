@@ -13,13 +13,13 @@ ARGS     ?=
 
 export CLUSTER MODEL
 
-.PHONY: help setup demo test lint format crd lock cluster-up cluster-down cluster-status clean
+.PHONY: help setup demo test bench lint format crd lock cluster-up cluster-down cluster-status clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 	@echo
 	@echo "  M=<area>            make test: one area only (path mirror verdict answers operator marks surfaces replay)"
-	@echo "  ARGS='-k name'      make test: more options for pytest"
+	@echo "  ARGS='-k name'      make test: more options for pytest; make bench: names of benches, --quick"
 	@echo "  SCENARIO=dropper    make demo: the candidate that must Fail (default: prefix-cache, which must Pass)"
 	@echo "  MODEL=smollm2       make demo: a small model with real text, at a lower rate"
 	@echo "  CLUSTER=local|kind|existing   which Kubernetes (default: kind where a Docker engine runs, else local)"
@@ -41,6 +41,9 @@ ifeq ($(M),)
 	@$(MAKE) --no-print-directory lint
 endif
 	@$(BIN)/pytest $(if $(M),-m $(M)) $(ARGS)
+
+bench: setup ## costs as ratios, into docs/benchmarks.md (ARGS='pipeline rewrite' for some)
+	@$(BIN)/python -m tests.bench $(ARGS)
 
 lint: setup ## format, lint, types, layers
 	@echo "[lint] ruff format, ruff, mypy --strict, import-linter"

@@ -1,6 +1,8 @@
 """`python -m shadowrun_mirror`: read the boot files, run one replica, drain on SIGTERM. Decides nothing else."""
 
 import asyncio
+import ctypes
+import gc
 import logging
 import os
 import random
@@ -14,6 +16,7 @@ import msgspec
 import uvloop
 
 from shadowrun_mirror import log
+from shadowrun_mirror.capture.outcome_log import LOG_PORT
 from shadowrun_mirror.config import MirrorConfig, decode_config
 from shadowrun_mirror.live import wrong_value
 from shadowrun_mirror.replica import Replica
@@ -24,16 +27,19 @@ BOOT = Path("/etc/shadowrun")
 DATA_PORT = 8080
 CONTROL_PORT = 9090
 
+_COLLECT_AFTER = (10_000, 10, 10)
+
+_PR_SET_DUMPABLE = 4  # linux/prctl.h
+
 
 def main() -> int:
     """Run until told to stop; 0 after a drain, 2 when the boot files cannot be used.
 
-    Environment: POD_NAME, POD_UID; SHADOWRUN_BOOT, SHADOWRUN_HOST, SHADOWRUN_DATA_PORT, SHADOWRUN_CONTROL_PORT and
-    SHADOWRUN_LOG_LEVEL have defaults.
+    Environment: POD_NAME, POD_UID; SHADOWRUN_BOOT, SHADOWRUN_HOST, SHADOWRUN_DATA_PORT, SHADOWRUN_CONTROL_PORT,
+    SHADOWRUN_LOG_PORT and SHADOWRUN_LOG_LEVEL have defaults.
     """
     log.set_up(os.environ.get("SHADOWRUN_LOG_LEVEL", "INFO"))
-    # A core dump would hold prompts.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    no_memory_images()
     boot = Path(os.environ.get("SHADOWRUN_BOOT", str(BOOT)))
     try:
         config = decode_config((boot / "config.json").read_bytes())
@@ -48,6 +54,17 @@ def main() -> int:
         return 2
     uvloop.run(_serve(config, token))
     return 0
+
+
+def no_memory_images() -> None:
+    """See to it that the memory of this process, which holds prompts, is written and shown to nobody.
+
+    The limit alone does not hold where a node pipes core dumps to a program of its own; a process that is not dumpable
+    is dumped nowhere, and its memory cannot be read by other processes of the same user either.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        _log.warning("the process stays dumpable", extra={"fields": {"errno": ctypes.get_errno()}})
 
 
 async def _serve(config: MirrorConfig, token: str) -> None:
@@ -68,13 +85,22 @@ async def _serve(config: MirrorConfig, token: str) -> None:
         os.environ.get("SHADOWRUN_HOST") or None,
         int(os.environ.get("SHADOWRUN_DATA_PORT", DATA_PORT)),
         int(os.environ.get("SHADOWRUN_CONTROL_PORT", CONTROL_PORT)),
+        int(os.environ.get("SHADOWRUN_LOG_PORT", LOG_PORT)),
     )
+    _spare_the_collector()
     _log.info("ready", extra={"fields": {"run": config.run, "version": config.version, "data_port": replica.data_port}})
     await told_to_stop.wait()
     _log.info("draining", extra={"fields": {"in_flight": replica.pipeline.in_flight}})
     await replica.drain()
     await replica.stop()
     _log.info("stopped")
+
+
+def _spare_the_collector() -> None:
+    """What is here after the start stays: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
 
 
 if __name__ == "__main__":

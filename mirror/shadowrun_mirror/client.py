@@ -4,7 +4,8 @@ One fresh connection per request, on purpose: each request is balanced over an a
 blamed for closing an idle connection just as it was reused, and both arms pay the same. In-cluster that costs a
 fraction of a millisecond, which is spent before the write stamp and so is in no arm's latency.
 
-`Client` is the seam: a library client for TLS or HTTP/2 can stand behind it. Nothing here looks at content.
+`Client` is the seam: another protocol (`http2`) stands behind it. Nothing here looks at content. An exchange ends by a
+callback, not by a task that waits for it: a pair's wake-ups are most of what it costs.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     timeout_s: float  # end to end, name lookup and connect included
     max_answer_bytes: int  # bytes on the wire, head included
+    http2: bool = False
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,11 +49,23 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool = False
 
 
+Ended = Callable[[Exchange | Exception], None]
+"""Called once, when an exchange has ended by itself. An exception is a fault of ours, not of the arm."""
+
+
+class Running(Protocol):
+    """An exchange on its way."""
+
+    def give_up(self) -> None:
+        """Close the connection at once, whatever is still on its way. Its end is not told; after the end, nothing."""
+        ...
+
+
 class Client(Protocol):
     """Sends one request and feeds what comes back to a reader."""
 
-    async def exchange(self, request: Request, reader: Reader, objection: HeadObjection) -> Exchange:
-        """Never raises for what an arm or the network does; see `FailureReason`."""
+    def start(self, request: Request, reader: Reader, objection: HeadObjection, ended: Ended) -> Running:
+        """Never raises for what an arm or the network does; see `FailureReason`. `ended` comes after this returned."""
         ...
 
 
@@ -62,159 +76,224 @@ class PlainClient:
         self._addresses = addresses or Addresses(clock)
         self._clock = clock
 
-    async def exchange(self, request: Request, reader: Reader, objection: HeadObjection) -> Exchange:
-        """Connect, write, read to the end; the connection is gone when this returns."""
-        loop = asyncio.get_running_loop()
-        protocol = _Exchange(request, reader, objection, self._clock, loop.create_future())
-        connected = False
-        try:
-            async with asyncio.timeout(request.timeout_s):
-                address = await self._addresses.one(request.host, request.port)
-                await loop.create_connection(lambda: protocol, address, request.port)
-                connected = True
-                await protocol.ended
-        except TimeoutError:
-            # A kernel's own connect timeout arrives as the same exception; either way the arm did not answer in time.
-            protocol.fail(FailureReason.TIMEOUT)
-        except OSError:
-            if connected:
-                raise
-            protocol.fail(FailureReason.CONNECT)
-        finally:
-            protocol.drop()
-        return protocol.result()
+    def start(self, request: Request, reader: Reader, objection: HeadObjection, ended: Ended) -> Running:
+        """Connect, write, read to the end; the connection is gone when `ended` is called."""
+        exchange = PlainConnection(request, reader, objection, ended, self._clock)
+        exchange.begin(self._addresses)
+        return exchange
 
 
-class _Exchange(asyncio.Protocol):
-    """One connection. Parser callbacks only take notes: an exception in one would be lost inside the parser."""
+class Connection(asyncio.Protocol):
+    """One connection for one exchange: opens and closes it, stamps, bounds it in time and bytes, and ends it once.
+
+    What is spoken on it is the subclass's: `opened` writes the request, `read` takes bytes and calls `judged` with the
+    head, `feed` with the body, `finish` or `fail` at the end, `cut` judges an end of the connection.
+    """
 
     def __init__(
-        self,
-        request: Request,
-        reader: Reader,
-        objection: HeadObjection,
-        clock: Callable[[], float],
-        ended: asyncio.Future[None],
+        self, request: Request, reader: Reader, objection: HeadObjection, ended: Ended, clock: Callable[[], float]
     ) -> None:
-        self.ended = ended
-        self._request = request
+        self.request = request
+        self.transport: asyncio.Transport | None = None
+        self.over = False
+        self.whole = False
+        self.written_at: float | None = None
         self._reader = reader
         self._objection = objection
+        self._ended = ended
         self._clock = clock
-        self._parser: Any = httptools.HttpResponseParser(self)
-        self._transport: asyncio.Transport | None = None
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._pieces: list[bytes] = []
         self._received = 0
-        self._status = 0
-        self._head_read = False
-        self._judged = False
-        self._whole = False
-        self._over = False
         self._failure: FailureReason | None = None
-        self._written_at: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._connecting: asyncio.Task[None] | None = None
+
+    # for the subclass
+
+    def opened(self) -> None:
+        """The connection is there: write the request."""
+        raise NotImplementedError
+
+    def read(self, data: bytes, at: float) -> None:
+        """Bytes read at `at`."""
+        raise NotImplementedError
+
+    def cut(self) -> bool:
+        """Whether an orderly end of the connection, now, is the end of the answer."""
+        raise NotImplementedError
+
+    def judged(self, status: int, headers: Headers) -> bool:
+        """Whether to read on by the head; if not, the exchange has failed."""
+        objection = self._objection(status, headers)
+        if objection is not None:
+            self.fail(objection)
+        return objection is None
+
+    def feed(self, data: bytes, at: float) -> bool:
+        """Bytes of the body; whether more is wanted."""
+        return self._reader.feed(data, at)
+
+    def wrote(self) -> None:
+        """The whole request was given to the system (or to the connection's buffer) just now."""
+        self.written_at = self._clock()
+
+    def fail(self, failure: FailureReason) -> None:
+        """End with a failure, unless it has ended already."""
+        if not self.over:
+            self._failure = failure
+            self.finish()
+
+    def finish(self) -> None:
+        """End: close the connection and tell."""
+        if not self.over:
+            self.give_up()
+            self._ended(Exchange(failure=self._failure, written_at=self.written_at, whole=self.whole))
+
+    # Running
+
+    def begin(self, addresses: Addresses) -> None:
+        """Start to connect."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self.request.timeout_s, self.fail, FailureReason.TIMEOUT)
+        self._connecting = loop.create_task(self._connect(addresses), name="connect")
+
+    def give_up(self) -> None:
+        """Close at once and tell nobody."""
+        self.over = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.transport is not None:
+            self.transport.abort()
+        elif self._connecting is not None:
+            self._connecting.cancel()
+
+    async def _connect(self, addresses: Addresses) -> None:
+        request = self.request
+        try:
+            address = await addresses.one(request.host, request.port)
+            await asyncio.get_running_loop().create_connection(lambda: self, address, request.port)
+        except TimeoutError:  # the kernel's own; either way the arm did not answer in time
+            self.fail(FailureReason.TIMEOUT)
+        except OSError:
+            self.fail(FailureReason.CONNECT)
+        except Exception as error:
+            self._broke(error)
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        if self._over:  # timed out while connecting
-            self._transport.abort()
+        """The connection is there."""
+        self.transport = cast("asyncio.Transport", transport)
+        if self.over:  # given up while connecting
+            self.transport.abort()
             return
-        self._transport.writelines([_head(self._request), self._request.body])
-        self._written_at = self._clock()
+        try:
+            self.opened()
+        except Exception as error:
+            self._broke(error)
 
     def data_received(self, data: bytes) -> None:
+        """One read."""
         at = self._clock()
-        if self._over:
+        if self.over:
+            return
+        try:
+            self.read(data, at)
+        except Exception as error:  # ours: let it surface at the pair, not in the transport
+            self._broke(error)
             return
         self._received += len(data)
-        try:
-            self._read(data, at)
-        except Exception as error:  # ours: let it surface where the pair is awaited, not in the transport
-            self._over = True
-            if not self.ended.done():
-                self.ended.set_exception(error)
+        if self._received > self.request.max_answer_bytes:
+            self.fail(FailureReason.TOO_LONG)
 
     def eof_received(self) -> bool:
+        """The other side has ended."""
         return False  # close
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._head_read and exc is None and not self._framed() and not self._over:
-            self._end()  # the end of the connection is the end of the body
+        """The connection is gone."""
+        if self.over:
+            return
+        if exc is None and self.cut():
+            self.finish()
         else:
             self.fail(FailureReason.STREAM_CUT)
 
-    # what the exchange came to
+    def _broke(self, error: Exception) -> None:
+        if not self.over:
+            self.give_up()
+            self._ended(error)
 
-    def fail(self, failure: FailureReason) -> None:
-        """End with a failure, unless it has ended already."""
-        if not self._over:
-            self._failure = failure
-            self._end()
 
-    def result(self) -> Exchange:
-        """How it went."""
-        return Exchange(failure=self._failure, written_at=self._written_at, whole=self._whole)
+class PlainConnection(Connection):
+    """HTTP/1.1. Parser callbacks only take notes: an exception in one would be lost inside the parser."""
 
-    def drop(self) -> None:
-        """Close the connection at once, whatever is still on its way."""
-        self._over = True
-        if self._transport is not None:
-            self._transport.abort()
+    def __init__(
+        self, request: Request, reader: Reader, objection: HeadObjection, ended: Ended, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(request, reader, objection, ended, clock)
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append  # for the parser: a call per chunk that enters no frame of ours
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._status = 0
+        self._head_read = False
+        self._judged = False
 
-    def _end(self) -> None:
-        self._over = True
-        if not self.ended.done():  # a timeout cancels what is awaited
-            self.ended.set_result(None)
+    def opened(self) -> None:
+        """Write head and body at once."""
+        assert self.transport is not None
+        self.transport.writelines([_head(self.request), self.request.body])
+        self.wrote()
 
-    def _read(self, data: bytes, at: float) -> None:
-        readable = self._parse(data)
-        if self._head_read and not self._judged:
-            self._judged = True
-            objection = self._objection(self._status, tuple(self._headers))
-            if objection is not None:
-                self.fail(objection)
-                return
-        if self._pieces:
-            piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-            self._pieces.clear()
-            if not self._reader.feed(piece, at):
-                self._end()
-        if self._received > self._request.max_answer_bytes:
-            self.fail(FailureReason.TOO_LONG)
-        elif self._whole:
-            self._end()
-        elif not readable:
-            self.fail(FailureReason.MALFORMED)
-
-    def _parse(self, data: bytes) -> bool:
-        """Let the parser take its notes; False when this is not HTTP/1.1 (what came before still counts)."""
+    def read(self, data: bytes, at: float) -> None:
+        """Let the parser take its notes, then act on them; what came before a fault still counts."""
+        readable = True
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            return False
-        return True
+            readable = False
+        if self._head_read and not self._judged:
+            self._judged = True
+            if not self.judged(self._status, tuple(self._headers)):
+                return
+        pieces = self._pieces
+        if pieces:
+            piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            pieces.clear()
+            if not self.feed(piece, at):
+                self.finish()
+                return
+        if self.whole:
+            self.finish()
+        elif not readable:
+            self.fail(FailureReason.MALFORMED)
 
-    def _framed(self) -> bool:
+    def give_up(self) -> None:
+        """Close; the parser and its callbacks hold each other, and would wait for the garbage collector."""
+        super().give_up()
+        self._parser = None
+
+    def cut(self) -> bool:
+        """Only a body without any framing ends with its connection."""
         names = {name for name, _ in self._headers}
-        return b"content-length" in names or b"transfer-encoding" in names
+        return self._head_read and not names & {b"content-length", b"transfer-encoding"}
 
     # httptools callbacks
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """One header line."""
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        """The end of the head."""
         self._status = self._parser.get_status_code()
         self._head_read = self._status >= 200
 
-    def on_body(self, data: bytes) -> None:
-        self._pieces.append(data)
-
     def on_message_complete(self) -> None:
+        """The end of an answer, interim ones included."""
         if self._head_read:
-            self._whole = True
+            self.whole = True
         else:  # an interim answer (1xx); the real one follows
             self._headers.clear()
 
@@ -223,7 +302,7 @@ def _head(request: Request) -> bytes:
     lines = [
         b"POST " + request.target + b" HTTP/1.1",
         f"host: {request.host}:{request.port}".encode(),
-        *(name + b": " + value for name, value in request.headers),
+        *[name + b": " + value for name, value in request.headers],
         b"content-length: " + str(len(request.body)).encode(),
         b"connection: close\r\n\r\n",
     ]

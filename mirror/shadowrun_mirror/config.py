@@ -22,6 +22,18 @@ CopySource = Literal["Proxy", "External"]
 
 REQUEST_ID = "x-request-id"
 
+CREDENTIAL_HEADERS = (
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "proxy-authorization",
+    "x-auth-token",
+    "x-access-token",
+    "cookie",
+)
+"""Headers that say who calls, in the order in which they are asked where the caller is the key."""
+
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """Who is in: `xxh64(key, seed) % MODULO >= threshold`, the rule Envoy's consistent-hashing matcher applies.

@@ -14,8 +14,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from shadowrun_mirror.config import decode_config, encode
 from shadowrun_mirror.directive import directive_of
-from shadowrun_mirror.lag import LoopLag
 from shadowrun_mirror.live import Refusal
+from shadowrun_mirror.metrics import Vitals
 from shadowrun_mirror.pipeline import Pipeline
 
 _log = logging.getLogger(__name__)
@@ -26,12 +26,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Control:
-    """`token` is what callers must show; `evidence_read` is called after each snapshot that was given out."""
+    """`token` is what callers must show; `evidence_read` is called after each snapshot that was given out.
 
-    def __init__(self, pipeline: Pipeline, token: str, lag: LoopLag, evidence_read: Callable[[], None]) -> None:
+    `vitals` are asked for at each scrape.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, token: str, vitals: Callable[[], Vitals], evidence_read: Callable[[], None]
+    ) -> None:
         self._pipeline = pipeline
         self._token = token.encode()
-        self._lag = lag
+        self._vitals = vitals
         self._evidence_read = evidence_read
 
     def app(self) -> web.Application:
@@ -75,7 +80,7 @@ class Control:
             _log.warning("configuration refused", extra={"fields": {"field": refusal.field, "why": refusal.message}})
             return _refusal(refusal)
         taken = pipeline.live.config
-        pipeline.metrics.configured(taken)
+        pipeline.configured()
         fields = {"run": taken.run, "version": taken.version, "window": taken.window, "copying": taken.copying}
         _log.info("configuration in force", extra={"fields": fields})
         return web.Response(status=204)
@@ -87,7 +92,7 @@ class Control:
         return web.Response(body=encode(directive), content_type="application/json")
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        body = self._pipeline.metrics.render(self._pipeline.in_flight, self._pipeline.copying, self._lag.p50_and_max())
+        body = self._pipeline.metrics.render(self._vitals())
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _healthz(self, _: web.Request) -> web.Response:

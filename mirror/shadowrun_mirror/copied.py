@@ -16,7 +16,8 @@ REQUEST_ID_HEADER = b"x-request-id"
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
     """A copy of a live request. `body` is None when it was too large to be read; `size` (bytes) is known either way.
 
-    A body refused without a content-length has the size that had been read when it was refused.
+    A body refused without a content-length has the size that had been read when it was refused. `shed`: the body was
+    not read because there was no room for the pair (`Pipeline.sheds_at_door`).
     """
 
     target: bytes  # path and query
@@ -25,11 +26,15 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     window: int
     complete_at: float  # monotonic seconds at which the last byte had been read (or the body was refused)
+    shed: bool = False
 
 
 def joined(headers: Headers, name: bytes) -> bytes:
     """The value of a header as Envoy sees it: lines joined with ",", outer whitespace trimmed; b"" when missing."""
-    return b",".join(value.strip(b" \t") for key, value in headers if key == name).strip(b" \t")
+    values = [value.strip(b" \t") for key, value in headers if key == name]
+    if not values:
+        return b""
+    return values[0] if len(values) == 1 else b",".join(values).strip(b" \t")
 
 
 def window_of(headers: Headers) -> int | None:

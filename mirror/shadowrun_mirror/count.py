@@ -1,19 +1,37 @@
 """Count: the evidence of this replica. It knows numbers, names from the configuration, and nothing else.
 
 Everything runs on one event loop and each method updates all it has to without awaiting, so a snapshot taken at any
-instant adds up: a pair appears once when it is admitted and once when its last arm has ended.
+instant adds up: a pair appears once when it is admitted and once when its last arm has ended. What the primary made of
+the same request is added whenever both are known.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from shadowrun_mirror.blocks import BlockSeries
 from shadowrun_mirror.config import WARM_UP, Indicator
-from shadowrun_mirror.evidence import Amount, ArmEvidence, ClassEvidence, Evidence, Source, Window
-from shadowrun_mirror.measure import ArmResult, pair_indicator
-from shadowrun_mirror.reasons import DropReason, ExcludeReason
+from shadowrun_mirror.evidence import Amount, ArmEvidence, ClassEvidence, Evidence, Lineage, Source, Window
+from shadowrun_mirror.histogram import Histogram
+from shadowrun_mirror.join import Outcome, OutcomeJoin
+from shadowrun_mirror.measure import ArmResult, comparable, pair_indicator, token_sources_differ
+from shadowrun_mirror.reasons import DropReason, ExcludeReason, FlagReason
+
+SKEW_LIMIT_S = 0.010
+"""Arms written to further apart than this are flagged. Inside a cluster both connect within a millisecond; ten are
+enough for a queue in one engine to look different to the arm that came later."""
+
+
+def flags_of(results: Mapping[str, ArmResult]) -> list[FlagReason]:
+    """What is to be known about an ended pair by its results alone. The first arm is the baseline."""
+    flags: list[FlagReason] = []
+    written = [result.written_at for result in results.values() if result.written_at is not None]
+    if written and max(written) - min(written) > SKEW_LIMIT_S:
+        flags.append(FlagReason.DISPATCH_SKEW)
+    if token_sources_differ(results.values()):
+        flags.append(FlagReason.TOKEN_SOURCES_DIFFER)
+    return flags
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,16 +46,32 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     admitted_at: float  # monotonic seconds
     admitted_utc: float
     block_s: int
+    flags: tuple[FlagReason, ...] = ()  # what was known when it was admitted
+    request_mark: int = 0  # `join.request_mark` of its request id; 0 without one
 
 
 class Counts:
-    """Cumulative since the process started; `epoch` names that start."""
+    """Cumulative since the process started; `epoch` names that start. `lag` is the histogram of the event loop's lag.
 
-    def __init__(self, run_uid: str, pod: str, pod_uid: str, epoch: str) -> None:
+    `lagged(since)` says whether the process was too busy to stamp exactly at any time after `since` (monotonic).
+    """
+
+    def __init__(
+        self,
+        run_uid: str,
+        pod: str,
+        pod_uid: str,
+        epoch: str,
+        lag: Histogram | None = None,
+        lagged: Callable[[float], bool] = lambda _: False,
+    ) -> None:
         self._run_uid = run_uid
         self._identity = (pod, pod_uid, epoch)
         self._sequence = 0
         self._windows: dict[int, Window] = {}
+        self._lag = lag or Histogram()
+        self._lagged = lagged
+        self._primary: OutcomeJoin[Pair] = OutcomeJoin()
 
     def lost(self, window: int, traffic_class: str, size: int, reason: ExcludeReason | DropReason) -> None:
         """A copy that did not become a pair."""
@@ -57,19 +91,45 @@ class Counts:
         counted.queue.add(pair.admitted_at - pair.complete_at)
         for arm in pair.arms:
             counted.arms.setdefault(arm, ArmEvidence())
+        if pair.request_mark:
+            outcome = self._primary.pair(pair.request_mark, pair)
+            if outcome is not None:
+                self._count_primary(pair, outcome)
 
-    def ended(self, pair: Pair, results: Mapping[str, ArmResult], utc: float) -> None:
-        """All arms' results of a pair at once; `utc` is now."""
+    def primary_ended(self, mark: int, outcome: Outcome) -> bool:
+        """What the primary made of the request marked `mark`; whether a pair for it is known already.
+
+        Log lines come before or after their copy: whichever is second is counted. One without a pair is forgotten.
+        """
+        pair = self._primary.outcome(mark, outcome)
+        if pair is not None:
+            self._count_primary(pair, outcome)
+        return pair is not None
+
+    def traced(self, window: int, seen: Lineage) -> None:
+        """Add what is known of the lineage of one selected copy."""
+        counted = self._window(window)
+        counted.lineage = counted.lineage.merged(seen)
+
+    def ended(self, pair: Pair, results: Mapping[str, ArmResult], utc: float) -> set[FlagReason]:
+        """All arms' results of a pair at once; `utc` is now. Returns what the pair was flagged with."""
         window, counted = self._window(pair.window), self._class(pair.window, pair.traffic_class)
         one = Amount(requests=1, bytes=pair.size)
         counted.in_flight -= one
+        per_arm = comparable(results)
         for arm in pair.arms:
-            _count_arm(counted.arms[arm], results[arm], one)
+            _count_arm(counted.arms[arm], per_arm[arm], one)
         self._count_writes(counted, pair, results)
+        flags = {*pair.flags, *flags_of(results)}
+        if self._lagged(pair.admitted_at):
+            flags.add(FlagReason.LAGGED)
+        for flag in flags:
+            counted.flagged[flag.value] = counted.flagged.get(flag.value, Amount()) + one
         window.first_pair = utc if window.first_pair is None else min(window.first_pair, utc)
         window.last_pair = utc if window.last_pair is None else max(window.last_pair, utc)
         if pair.window != WARM_UP:
             _count_indicators(window, pair, results)
+        return flags
 
     def snapshot(self, utc: float, config_version: int, copying: bool, expired: bool) -> Evidence:
         """All that was counted. It shares the live counters: encode it before anything else runs."""
@@ -82,6 +142,7 @@ class Counts:
             copying=copying,
             expired=expired,
             windows=self._windows,
+            lag=self._lag,
         )
 
     def _window(self, number: int) -> Window:
@@ -91,6 +152,13 @@ class Counts:
 
     def _class(self, window: int, traffic_class: str) -> ClassEvidence:
         return self._window(window).classes.setdefault(traffic_class, ClassEvidence())
+
+    def _count_primary(self, pair: Pair, outcome: Outcome) -> None:
+        primary = self._class(pair.window, pair.traffic_class).primary
+        one = Amount(requests=1, bytes=pair.size)
+        setattr(primary, outcome.kind, getattr(primary, outcome.kind) + one)
+        if outcome.first_byte_s is not None:
+            primary.first_byte.add(outcome.first_byte_s)
 
     @staticmethod
     def _count_writes(counted: ClassEvidence, pair: Pair, results: Mapping[str, ArmResult]) -> None:
@@ -107,8 +175,10 @@ def _count_arm(counted: ArmEvidence, result: ArmResult, one: Amount) -> None:
         counted.completed += one
     if result.within_slo:
         counted.within_slo += one
-    for histogram, value in ((counted.ttft, result.ttft), (counted.tpot, result.tpot), (counted.e2e, result.e2e)):
+    for name in ("ttft", "tpot", "e2e", "gap", "per_token"):
+        value: float | None = getattr(result, name)
         if value is not None:
+            histogram: Histogram = getattr(counted, name)
             histogram.add(value)
     if result.tokens is not None:
         usage = counted.usage

@@ -1,6 +1,7 @@
-"""Dispatch: one admitted copy to every arm at once, in random order. Decides nothing, counts nothing.
+"""Dispatch: one admitted copy to every arm at once, in random order. Decides nothing but what an arm's breaker says.
 
-The order is drawn anew for every pair, so that no arm is always the first to load the machine they share.
+The order is drawn anew for every pair, so that no arm is always the first to load the machine they share. Counts
+nothing.
 """
 
 import asyncio
@@ -9,83 +10,152 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from shadowrun_mirror.client import Client, Request
+from shadowrun_mirror.breaker import Breaker, State
+from shadowrun_mirror.client import Client, Exchange, Request, Running
 from shadowrun_mirror.config import SLO, Arm, MirrorConfig, Sampling
 from shadowrun_mirror.copied import Headers
-from shadowrun_mirror.facts import Fields, arm_body
+from shadowrun_mirror.dialects import dialect_of
+from shadowrun_mirror.facts import Fields
 from shadowrun_mirror.measure import ArmResult, arm_result, failed_result
+from shadowrun_mirror.reading import Reading
 from shadowrun_mirror.reasons import FailureReason
+from shadowrun_mirror.rewrite import Rewriting
 from shadowrun_mirror.sanitise import arm_headers, sanitised, without_query
-from shadowrun_mirror.stream import BufferedReader, StreamReader, head_objection
 
 _log = logging.getLogger(__name__)
 
+Turned = Callable[[str, State], None]
+
 
 class Dispatcher:
-    """`credential` gives an arm's own credential by the path of its file; `rng` only shuffles."""
+    """Sends by `client`, or by `http2` to the arms that speak it.
 
-    def __init__(self, client: Client, credential: Callable[[str], str | None], rng: random.Random) -> None:
+    `credential` gives an arm's own credential by the path of its file; `rng` only shuffles; `clock` gives monotonic
+    seconds; `turned` hears which arm's breaker has come into which state.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        http2: Client,
+        credential: Callable[[str], str | None],
+        rng: random.Random,
+        clock: Callable[[], float],
+        turned: Turned = lambda _, __: None,
+    ) -> None:
         self._client = client
+        self._http2 = http2
         self._credential = credential
         self._rng = rng
+        self._clock = clock
+        self._turned = turned
+        self._breakers: dict[str, tuple[tuple[str, int], Breaker]] = {}
 
     def requests(
         self, config: MirrorConfig, target: bytes, headers: Headers, body: bytes, fields: Fields, stream: bool
     ) -> dict[str, Request]:
         """What each arm will be sent, by arm. After this the copy itself is no longer needed."""
-        common = sanitised(headers, config.run, _customer_key(config.capture.sampling))
+        sampling = config.capture.sampling
+        common = sanitised(headers, config.run, _customer_headers(sampling))
         target = without_query(target)
-        bodies: dict[str, bytes] = {}  # arms that want the same model share one body
-        return {
-            arm.name: self._request(config, arm, target, common, body, fields, stream, bodies) for arm in config.arms
-        }
+        rewriting = Rewriting(rules=dialect_of(target).request, salt=config.run_uid, customer=_customer_field(sampling))
+        # Arms that want the same model share one body.
+        bodies = {model: rewriting.body(body, fields, model, stream) for model in {arm.model for arm in config.arms}}
+        return {arm.name: self._request(config, arm, target, common, bodies[arm.model]) for arm in config.arms}
 
     async def send(self, requests: dict[str, Request], stream: bool, slo: SLO) -> dict[str, ArmResult]:
-        """Send to all arms at once and wait for the last one; results by arm."""
+        """Send to all arms at once and wait for the last one; results by arm. Cancelled, it closes what is open."""
         order = list(requests)
         self._rng.shuffle(order)
-        tasks = {arm: asyncio.create_task(self._one(arm, requests[arm], stream, slo)) for arm in order}
+        pair = _Pair(len(order))
         try:
-            await asyncio.gather(*tasks.values())
+            for arm in order:
+                self._start(arm, requests[arm], stream, slo, pair)
+            await pair.ended
         finally:
-            for task in tasks.values():
-                task.cancel()
-        return {arm: task.result() for arm, task in tasks.items()}
+            for breaker, running in pair.running.values():
+                running.give_up()
+                breaker.unused(self._clock())
+        return {arm: pair.results[arm] for arm in requests}
 
-    async def _one(self, arm: str, request: Request, stream: bool, slo: SLO) -> ArmResult:
-        reader = StreamReader() if stream else BufferedReader()
+    def _start(self, arm: str, request: Request, stream: bool, slo: SLO, pair: "_Pair") -> None:
+        breaker = self._breaker(arm, request)
+        dialect = dialect_of(request.target)
+        stream = dialect.streams(stream)
+        before = breaker.state
+        if not breaker.allows(self._clock()):
+            pair.end(arm, failed_result(FailureReason.BREAKER_OPEN, stream, written_at=None))
+            return
+        self._note(arm, before, breaker.state)
+        reading = Reading(dialect.reader(stream), stream, request.max_answer_bytes)
+        ended = partial(self._ended, arm, reading, stream, slo, pair)
+        client = self._http2 if request.http2 else self._client
+        pair.running[arm] = breaker, client.start(request, reading, reading.objection, ended)
+
+    def _ended(
+        self, arm: str, reading: Reading, stream: bool, slo: SLO, pair: "_Pair", exchange: Exchange | Exception
+    ) -> None:
+        breaker, _ = pair.running.pop(arm)
         try:
-            exchange = await self._client.exchange(request, reader, partial(head_objection, streamed=stream))
-            return arm_result(exchange, reader.answer(exchange.whole), stream, slo)
+            if isinstance(exchange, Exception):
+                raise exchange
+            result = arm_result(exchange, reading.answer(exchange.whole), stream, slo)
         except Exception as error:
             # A fault of our own. The pair must still end, and an arm without a result has failed; the log says whose.
             _log.error("exchange broke", extra={"fields": {"arm": arm, "error": type(error).__name__}})
-            return failed_result(FailureReason.MALFORMED, stream, written_at=None)
+            result = failed_result(FailureReason.MALFORMED, stream, written_at=None)
+        before = breaker.state
+        breaker.ended(result.failure, self._clock())
+        self._note(arm, before, breaker.state)
+        pair.end(arm, result)
 
-    def _request(
-        self,
-        config: MirrorConfig,
-        arm: Arm,
-        target: bytes,
-        common: Headers,
-        body: bytes,
-        fields: Fields,
-        stream: bool,
-        bodies: dict[str, bytes],
-    ) -> Request:
-        if arm.model not in bodies:
-            bodies[arm.model] = arm_body(body, fields, arm.model, stream)
+    def _breaker(self, arm: str, request: Request) -> Breaker:
+        """The breaker of an arm; a new one when the arm has moved."""
+        known = self._breakers.get(arm)
+        if known is None or known[0] != (request.host, request.port):
+            known = self._breakers[arm] = (request.host, request.port), Breaker()
+            self._turned(arm, "closed")
+        return known[1]
+
+    def _note(self, arm: str, before: State, state: State) -> None:
+        if state != before:
+            self._turned(arm, state)
+            if state != "probing":
+                _log.warning("breaker turned", extra={"fields": {"arm": arm, "state": state}})
+
+    def _request(self, config: MirrorConfig, arm: Arm, target: bytes, common: Headers, body: bytes) -> Request:
         return Request(
             host=arm.host,
             port=arm.port,
             target=target,
             headers=arm_headers(common, self._credential(arm.credential_file)),
-            body=bodies[arm.model],
+            body=body,
             timeout_s=config.admission.timeout_s,
             max_answer_bytes=config.admission.max_answer_bytes,
+            http2=arm.http2,
         )
 
 
-def _customer_key(sampling: Sampling) -> bytes:
-    """The header that says which customer asks. A conversation's id may pass: an engine may route by it."""
-    return sampling.key_headers[0].encode() if sampling.unit == "Key" else b""
+def _customer_headers(sampling: Sampling) -> tuple[bytes, ...]:
+    """The headers that say which customer asks. A conversation's id may pass: an engine may route by it."""
+    return tuple(name.encode() for name in sampling.key_headers) if sampling.unit == "Key" else ()
+
+
+def _customer_field(sampling: Sampling) -> str:
+    """The field of the body that says which customer asks; "" without one."""
+    return sampling.key_field if sampling.unit == "Key" else ""
+
+
+class _Pair:
+    """What is known of a pair on its way. `ended` is done when every arm has its result."""
+
+    def __init__(self, arms: int) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.results: dict[str, ArmResult] = {}
+        self.running: dict[str, tuple[Breaker, Running]] = {}
+        self._arms = arms
+
+    def end(self, arm: str, result: ArmResult) -> None:
+        self.results[arm] = result
+        if len(self.results) == self._arms and not self.ended.done():
+            self.ended.set_result(None)

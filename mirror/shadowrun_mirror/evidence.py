@@ -64,7 +64,8 @@ class ArmEvidence(msgspec.Struct, kw_only=True):
     """Results of one arm within one class. Histograms: seconds; failures count as +infinity in `ttft`, `tpot`, `e2e`.
 
     `gap` is the longest time between two reads with content of a streamed answer, `per_token` the end-to-end time
-    divided by the output tokens; both of completed answers only.
+    divided by the output tokens; both of completed answers only. A pair whose arms have their token counts from
+    different sources is left out of `tpot` and `per_token`.
     """
 
     completed: Amount = Amount()
@@ -72,7 +73,7 @@ class ArmEvidence(msgspec.Struct, kw_only=True):
     failed: dict[str, Amount] = {}
     usage: Usage = msgspec.field(default_factory=Usage)
     ttft: Histogram = msgspec.field(default_factory=Histogram)
-    tpot: Histogram = msgspec.field(default_factory=Histogram)  # one token, one chunk, or no count: left out
+    tpot: Histogram = msgspec.field(default_factory=Histogram)  # one token, one chunk, no count: left out
     e2e: Histogram = msgspec.field(default_factory=Histogram)
     gap: Histogram = msgspec.field(default_factory=Histogram)
     per_token: Histogram = msgspec.field(default_factory=Histogram)
@@ -226,7 +227,7 @@ class LivePath(msgspec.Struct, kw_only=True):
     """How customers fared, by what capture saw of their requests in scope. `first_byte`: seconds, answered requests."""
 
     requests: int = 0  # ended, however
-    errors: int = 0  # answered 5xx, or not at all though the customer was still there
+    errors: int = 0  # answered 5xx, cut short by the primary, or not at all though the customer was still there
     first_byte: Histogram = msgspec.field(default_factory=Histogram)
 
     def merged(self, other: "LivePath") -> "LivePath":

@@ -1,27 +1,105 @@
-"""Event loop lag: how late the loop wakes up, which is how wrong a stamp can be. Measures only."""
+"""Lag: how late the event loop wakes up, which is how wrong a stamp can be, and how busy the process is. Only measures.
+
+Nothing is ever subtracted from a latency for it: what was measured late is reported as late, and pairs that were alive
+at such a moment are flagged. Three things make a moment late:
+
+* a probe, due every `PROBE_S`, ran more than the limit too late (its own timer is exact to a millisecond),
+* a pause of the garbage collector was longer than the limit; the probe may have missed it,
+* the process used more than `BUSY_SHARE` of one core over the last `BUSY_OVER_S`. One event loop is one core: above
+  that reads queue up, and stamps are wrong by milliseconds long before any single wake-up is late.
+"""
 
 import asyncio
+import gc
+import math
 import time
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
-INTERVAL_S = 0.1
-KEPT = 600  # a minute
+from shadowrun_mirror.histogram import Histogram
+
+PROBE_S = 0.005
+"""A stall of twice this is always seen, whenever it begins; one wake-up costs about 5 microseconds."""
+BUSY_SHARE = 0.8
+BUSY_OVER_S = 0.5
+_SHARE_EVERY_S = 0.1
+_KEPT = 12_000  # probes: a minute
 
 
 class LoopLag:
-    """Samples of the last minute, in seconds."""
+    """`limit_s` is asked at every probe. `histogram` is of all lags since the start, in seconds."""
 
-    def __init__(self) -> None:
-        self._samples: deque[float] = deque(maxlen=KEPT)
+    def __init__(
+        self,
+        limit_s: Callable[[], float] = lambda: 0.005,
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.process_time,
+    ) -> None:
+        self.histogram = Histogram()
+        self.cpu_share = 0.0
+        self.collector_s = 0.0  # spent in the garbage collector since the start
+        self._limit = limit_s
+        self._clock = clock
+        self._cpu = cpu
+        self._last_late = -math.inf
+        self._due = math.inf
+        self._recent: deque[float] = deque(maxlen=_KEPT)
+        self._spent: deque[tuple[float, float]] = deque()  # clock and CPU seconds, one entry per _SHARE_EVERY_S
+        self._collecting_since: float | None = None
+        self._pauses: list[float] = []  # of the collector, over the limit, not counted yet
 
     async def watch(self) -> None:
-        """Sample until cancelled."""
-        while True:
-            due = time.monotonic() + INTERVAL_S
-            await asyncio.sleep(INTERVAL_S)
-            self._samples.append(max(0.0, time.monotonic() - due))
+        """Probe until cancelled."""
+        gc.callbacks.append(self._collected)
+        try:
+            while True:
+                self._due = self._clock() + PROBE_S
+                await asyncio.sleep(PROBE_S)
+                self.probed(self._due, self._clock())
+        finally:
+            gc.callbacks.remove(self._collected)
+            self._due = math.inf
+
+    def lagged_since(self, since: float) -> bool:
+        """Whether a moment after `since` (by the clock) was late; a probe that is overdue right now counts."""
+        return self._last_late >= since or self._clock() - self._due > self._limit()
 
     def p50_and_max(self) -> tuple[float, float]:
-        """Median and largest lag; zeros before the first sample."""
-        ordered = sorted(self._samples)
+        """Median and largest lag of the last minute; zeros before the first probe."""
+        ordered = sorted(self._recent)
         return (ordered[len(ordered) // 2], ordered[-1]) if ordered else (0.0, 0.0)
+
+    def probed(self, due: float, now: float) -> None:
+        """A probe that was due at `due` ran at `now`."""
+        lag = max(0.0, now - due)
+        self._recent.append(lag)
+        self.histogram.add(lag)
+        if lag > self._limit():
+            self._last_late = now
+        while self._pauses:
+            self.histogram.add(self._pauses.pop())
+        if not self._spent or now - self._spent[-1][0] >= _SHARE_EVERY_S:
+            self._sample_cpu(now)
+
+    def _sample_cpu(self, now: float) -> None:
+        self._spent.append((now, self._cpu()))
+        while len(self._spent) > 2 and now - self._spent[1][0] >= BUSY_OVER_S:
+            self._spent.popleft()
+        (started, before), (_, after) = self._spent[0], self._spent[-1]
+        if now - started >= BUSY_OVER_S:
+            self.cpu_share = (after - before) / (now - started)
+            if self.cpu_share > BUSY_SHARE:
+                self._last_late = now
+
+    def _collected(self, phase: str, _: dict[str, Any]) -> None:
+        """Called by the collector in the middle of anything, even while the histogram is read: only takes notes."""
+        now = self._clock()
+        if phase == "start":
+            self._collecting_since = now
+        elif self._collecting_since is not None:
+            pause, self._collecting_since = now - self._collecting_since, None
+            self.collector_s += pause
+            if pause > self._limit():
+                self._last_late = now
+                self._pauses.append(pause)

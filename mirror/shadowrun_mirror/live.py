@@ -1,17 +1,23 @@
 """The configuration in force, and which new one may replace it. No I/O, no clock.
 
 What decides the evidence cannot change under it: the run, the arms' names, and all that the pairs of a counted window
-are judged by. The expiry can only come earlier. A replica remembers what holds in the windows it has been told about,
+are judged by. Rates may change (the hash that decides may not, so that they stay nested), and so may the limits of
+admission. The expiry can only come earlier. A replica remembers what holds in the windows it has been told about,
 so that a copy that arrives late is judged by the rules of its own window.
 """
 
 import msgspec
 
-from shadowrun_mirror.config import MODULO, WARM_UP, MirrorConfig
+from shadowrun_mirror.config import MODULO, WARM_UP, CaptureRules, MirrorConfig, TrafficClass
 from shadowrun_mirror.expiry import Expiry
+from shadowrun_mirror.facts import DEFAULT_CLASS
 
 _REMEMBERED_WINDOWS = 8
-_FROZEN = ("indicators", "classes", "slo", "class_slos", "block_s")
+_FROZEN = ("indicators", "classes", "slo", "class_slos", "block_s", "lag_limit_s")
+_FROZEN_SAMPLING = ("unit", "seed", "key_headers", "key_field", "on_missing_key")
+
+
+_Check = tuple[bool, str, str]  # fine, the field, what is wrong otherwise
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,25 +30,66 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 def wrong_value(config: MirrorConfig) -> Refusal | None:
     """The first field whose value makes no sense, or None. Types have been checked by the decoder already."""
-    sampling, admission = config.capture.sampling, config.admission
+    admission = config.admission
     names = [arm.name for arm in config.arms]
     checks = (
         (config.window >= WARM_UP, "window", "must not be negative"),
         (len(names) >= 2, "arms", "a baseline and at least one challenger are needed"),
         (len(set(names)) == len(names), "arms", "names must differ"),
         (all(0 < arm.port < 65536 for arm in config.arms), "arms.port", "must be a port number"),
-        (0 <= sampling.threshold <= MODULO, "capture.sampling.threshold", f"must be between 0 and {MODULO}"),
-        (0 <= sampling.seed < 2**64, "capture.sampling.seed", "must fit in 64 bits"),
-        (config.capture.max_body_bytes > 0, "capture.max_body_bytes", "must be positive"),
         (admission.max_in_flight >= 0, "admission.max_in_flight", "must not be negative"),
         (admission.timeout_s > 0, "admission.timeout_s", "must be positive"),
+        (admission.max_queued >= 0, "admission.max_queued", "must not be negative"),
+        (admission.max_wait_s >= 0, "admission.max_wait_s", "must not be negative"),
+        (not admission.max_queued or admission.max_wait_s > 0, "admission.max_wait_s", "a queue needs a longest wait"),
         (admission.max_answer_bytes > 0, "admission.max_answer_bytes", "must be positive"),
         (config.block_s >= 1, "block_s", "must be at least 1"),
+        (config.lag_limit_s > 0, "lag_limit_s", "must be positive"),
+        (config.lease_s > 0, "lease_s", "must be positive"),
+        *_class_checks(config.classes),
+        *_capture_checks(config.capture, {DEFAULT_CLASS, *(c.name for c in config.classes)}),
     )
     for fine, field, message in checks:
         if not fine:
             return Refusal(status=422, field=field, message=message)
     return None
+
+
+def _class_checks(classes: tuple[TrafficClass, ...]) -> tuple[_Check, ...]:
+    names = {DEFAULT_CLASS, *(c.name for c in classes)}
+    ranges = (r for c in classes for r in ((c.min_prompt_tokens, c.max_prompt_tokens), (c.min_turns, c.max_turns)))
+    ordered = all(low is None or high is None or low <= high for low, high in ranges)
+    return (
+        (len(names) == len(classes) + 1, "classes", f'names must differ, also from "{DEFAULT_CLASS}"'),
+        (ordered, "classes", "a minimum is above its maximum"),
+    )
+
+
+def _capture_checks(capture: CaptureRules, class_names: set[str]) -> tuple[_Check, ...]:
+    sampling, pauses, at = capture.sampling, capture.pauses, "capture.sampling"
+    within = f"must be between 0 and {MODULO}"
+    by_opening = sampling.on_missing_key == "Lineage"
+    has_key = bool(sampling.key_headers or sampling.key_field)
+    return (
+        (capture.max_body_bytes > 0, "capture.max_body_bytes", "must be positive"),
+        (0 <= sampling.threshold <= MODULO, f"{at}.threshold", within),
+        (all(0 <= t <= MODULO for t in sampling.class_thresholds.values()), f"{at}.class_thresholds", within),
+        (class_names.issuperset(sampling.class_thresholds), f"{at}.class_thresholds", "no such class"),
+        (0 <= sampling.seed < 2**64, f"{at}.seed", "must fit in 64 bits"),
+        (all(map(_is_header_name, sampling.key_headers)), f"{at}.key_headers", "must be names in lower case"),
+        (has_key or sampling.on_missing_key != "Skip", f"{at}.on_missing_key", "without any key, all would be skipped"),
+        (
+            not by_opening or sampling.unit == "Conversation",
+            f"{at}.on_missing_key",
+            "only a Conversation has an opening",
+        ),
+        (pauses is None or 0 <= pauses.share <= MODULO, "capture.pauses.share", within),
+        (pauses is None or pauses.slot_s >= 1, "capture.pauses.slot_s", "must be at least 1"),
+    )
+
+
+def _is_header_name(name: str) -> bool:
+    return bool(name) and name.isascii() and name == "".join(name.split()).lower()
 
 
 class LiveConfig:
@@ -84,6 +131,7 @@ class LiveConfig:
 
     def _conflict(self, new: MirrorConfig) -> Refusal | None:
         old = self.config
+        fixed, rules, ruled = "is fixed for a run", new.capture.sampling, old.capture.sampling
         counted = new if new.window == WARM_UP else self._of.get(new.window, new)
         checks = (
             (new.version >= old.version, "version", f"{new.version} is older than {old.version}, which is in force"),
@@ -91,6 +139,8 @@ class LiveConfig:
             (new.run_uid == old.run_uid, "run_uid", "another run"),
             (_arm_names(new) == _arm_names(old), "arms", "their names and order are fixed for a run"),
             (new.window >= old.window, "window", "never goes back"),
+            (new.source == old.source, "source", fixed),
+            *((getattr(rules, f) == getattr(ruled, f), f"capture.sampling.{f}", fixed) for f in _FROZEN_SAMPLING),
             *((getattr(new, f) == getattr(counted, f), f, f"frozen for window {new.window}") for f in _FROZEN),
             (new.expiry <= self._expiry.at, "expiry", "can only be brought forward"),
         )

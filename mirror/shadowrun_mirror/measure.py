@@ -2,13 +2,20 @@
 
 Streamed answers (the definitions vLLM, AIPerf and guidellm share)
     TTFT = first content - request written          TPOT = (last content - first content) / (N - 1)
-    E2E  = last content - request written           N    = completion tokens from usage, else content events
-Buffered answers have an E2E only. Several tokens that all came in one event have no time between them to see: such an
-answer is bundled, its TPOT says nothing, and no limit on TPOT counts as met. A failed arm has +infinity wherever a
-completed one would have a number.
+    E2E  = last content - request written           N    = output tokens from usage, else content events
+    gap  = longest time between two successive reads with content        per token = E2E / N
+Buffered answers have an E2E, and an E2E per token if they report usage. Several tokens that all came in one event have
+no time between them to see: such an answer is bundled, its TPOT says nothing, and no limit on TPOT counts as met. A
+failed arm has +infinity for TTFT, TPOT and E2E wherever a completed one would have a number, and no gap and no time
+per token: those describe completed answers.
+
+Content events are not tokens (an engine may put several into one), so the two kinds of N are never compared: where the
+arms' token sources differ, the pair says nothing per token. It still counts for TTFT, E2E, limits and failures.
 """
 
 import math
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 
 import msgspec
 
@@ -19,11 +26,20 @@ from shadowrun_mirror.shapes import Tokens
 from shadowrun_mirror.stream import Answer
 
 
+class TokenSource(StrEnum):
+    """Where an answer's number of output tokens comes from."""
+
+    USAGE = "Usage"  # the engine's own count (the last one, if it reports as it goes)
+    EVENTS = "Events"  # content events of a stream
+    NONE = "None"  # not known
+
+
 class ArmResult(msgspec.Struct, frozen=True, kw_only=True):
     """One arm's part of a pair, latencies in seconds.
 
     `ttft` is None for buffered answers. `tpot` is None for those, for a completed answer of one token, and for a
-    bundled one.
+    bundled one. `gap` is None without two reads with content, `per_token` without a number of output tokens; both are
+    None for a failed arm.
     """
 
     failure: FailureReason | None
@@ -34,6 +50,15 @@ class ArmResult(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Tokens | None
     written_at: float | None
     bundled: bool = False
+    gap: float | None = None
+    per_token: float | None = None
+
+    @property
+    def token_source(self) -> TokenSource:
+        """Where N comes from; of a completed answer."""
+        if self.tokens is not None:
+            return TokenSource.USAGE
+        return TokenSource.NONE if self.ttft is None else TokenSource.EVENTS
 
 
 def failed_result(failure: FailureReason, streamed: bool, written_at: float | None) -> ArmResult:
@@ -78,6 +103,8 @@ def arm_result(exchange: Exchange, answer: Answer, streamed: bool, slo: SLO) -> 
         tokens=answer.tokens,
         written_at=exchange.written_at,
         bundled=bundled,
+        gap=answer.gap,
+        per_token=e2e / count if count >= 1 else None,
     )
 
 
@@ -101,15 +128,31 @@ def pair_indicator(indicator: Indicator, baseline: ArmResult, challenger: ArmRes
     limits = indicator.challenger_limit_s, indicator.baseline_limit_s
     if ours is None or theirs is None or limits[0] is None or limits[1] is None:
         return None
-    if indicator.metric == "TPOT" and _sources_differ(baseline, challenger):
+    if indicator.metric == "TPOT" and token_sources_differ((baseline, challenger)):
         return None
     return (ours <= limits[0]) - (theirs <= limits[1])
 
 
+def token_sources_differ(results: Iterable[ArmResult]) -> bool:
+    """Whether completed answers of one pair have their numbers of tokens from different sources.
+
+    A failed arm has no number of tokens and differs from nobody.
+    """
+    return len({result.token_source for result in results if result.failure is None}) > 1
+
+
+def comparable(results: Mapping[str, ArmResult]) -> dict[str, ArmResult]:
+    """The results with nothing per token where the sources of the token counts differ; as they are otherwise.
+
+    For what is kept per arm: a histogram of TPOT over usage cannot be held against one over content events.
+    """
+    if not token_sources_differ(results.values()):
+        return dict(results)
+    return {
+        arm: result if result.failure else msgspec.structs.replace(result, tpot=None, per_token=None)
+        for arm, result in results.items()
+    }
+
+
 def _latency(indicator: Indicator, result: ArmResult) -> float | None:
     return {"TTFT": result.ttft, "TPOT": result.tpot, "E2E": result.e2e}[indicator.metric]
-
-
-def _sources_differ(baseline: ArmResult, challenger: ArmResult) -> bool:
-    both_completed = baseline.failure is None and challenger.failure is None
-    return both_completed and (baseline.tokens is None) != (challenger.tokens is None)

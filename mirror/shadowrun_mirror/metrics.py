@@ -3,13 +3,16 @@
 Everything that can be named in advance is registered at zero. The verdict never reads these: it has the evidence.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from shadowrun_mirror.breaker import State
 from shadowrun_mirror.config import MirrorConfig
+from shadowrun_mirror.join import KINDS, Outcome
 from shadowrun_mirror.measure import ArmResult
-from shadowrun_mirror.reasons import DropReason, ExcludeReason, FailureReason
+from shadowrun_mirror.reasons import DropReason, ExcludeReason, FailureReason, FlagReason
 
 _PREFIX = "shadowrun_mirror"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -17,6 +20,8 @@ _RESULT = {
     DropReason.TOO_LARGE: "skipped_size",
     DropReason.UNPARSABLE: "unparsable",
     DropReason.SHED: "shed",
+    DropReason.QUEUE_TIMEOUT: "queue_timeout",
+    DropReason.CONVERSATION_JOINED_LATE: "joined_late",
     DropReason.DUPLICATE: "duplicate",
     DropReason.DISABLED: "disabled",
     DropReason.EXPIRED: "expired",
@@ -25,10 +30,37 @@ _RESULT = {
     ExcludeReason.MODEL_NOT_LISTED: "model_not_listed",
 }
 _ENDS = ("mirrored", "timeout", "error")
-REFUSALS = ("method", "target", "other_run", "window", "bad_request", "incomplete", "internal")
+REFUSALS = (
+    "method",
+    "target",
+    "path",
+    "other_run",
+    "window",
+    "loop",
+    "bad_request",
+    "incomplete",
+    "memory",
+    "connections",
+    "log",
+    "log_record",
+    "internal",
+)
 _LATENCIES = ("ttft", "tpot", "e2e")
 _TOKENS = ("prompt", "cached", "output")
 _COMPLETED = "completed"
+
+
+class Vitals(msgspec.Struct, frozen=True, kw_only=True):
+    """How the process is at the moment of a scrape. Lags in seconds."""
+
+    in_flight: int
+    queued: int
+    copying: bool
+    held_bytes: int
+    lag_p50: float
+    lag_max: float
+    cpu_share: float
+    collector_s: float
 
 
 class Metrics:
@@ -78,6 +110,34 @@ class Metrics:
             ["statistic"],
             registry=registry,
         )
+        self._flagged = Counter(
+            f"{_PREFIX}_flagged_pairs",
+            "Pairs that ended with something to know about them.",
+            ["flag"],
+            registry=registry,
+        )
+        self._primary = Counter(
+            f"{_PREFIX}_primary_outcomes",
+            "What became of the original requests, by the log of capture.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._queued = Gauge(f"{_PREFIX}_copies_queued", "Copies that wait for a slot.", registry=registry)
+        self._held = Gauge(f"{_PREFIX}_held_bytes", "Bytes of requests that are not complete yet.", registry=registry)
+        self._share = Gauge(f"{_PREFIX}_cpu_share", "Share of one core used over half a second.", registry=registry)
+        self._collector = Gauge(
+            f"{_PREFIX}_collector_seconds", "Time in the garbage collector since the start.", registry=registry
+        )
+        self._breaker = Gauge(
+            f"{_PREFIX}_breaker_open",
+            "1 while an arm is left alone after failures in a row.",
+            ["arm"],
+            registry=registry,
+        )
+        for flag in FlagReason:
+            self._flagged.labels(flag.value)
+        for kind in KINDS:
+            self._primary.labels(kind)
         for result in (*_RESULT.values(), *_ENDS):
             self._requests.labels(result)
         for reason in REFUSALS:
@@ -89,6 +149,8 @@ class Metrics:
         """Register what a configuration names."""
         self._version.set(config.version)
         self._arms = {arm.name: self._arm(arm.name, arm.model) for arm in config.arms}
+        for arm in self._arms:
+            self._breaker.labels(arm)
 
     def lost(self, reason: ExcludeReason | DropReason) -> None:
         """A copy that did not become a pair."""
@@ -98,20 +160,34 @@ class Metrics:
         """A request that is in no funnel; `reason` is one of `REFUSALS`."""
         self._refused.labels(reason).inc()
 
-    def ended(self, results: Mapping[str, ArmResult]) -> None:
+    def primary_ended(self, outcome: Outcome) -> None:
+        """The original of a request, copied or not, has ended."""
+        self._primary.labels(outcome.kind).inc()
+
+    def breaker_turned(self, arm: str, state: State) -> None:
+        """The breaker of an arm came into another state."""
+        self._breaker.labels(arm).set(state != "closed")
+
+    def ended(self, results: Mapping[str, ArmResult], flags: Iterable[FlagReason] = ()) -> None:
         """A pair whose last arm has ended."""
+        for flag in flags:
+            self._flagged.labels(flag.value).inc()
         failures = {result.failure for result in results.values()} - {None}
         end = "timeout" if FailureReason.TIMEOUT in failures else "error" if failures else "mirrored"
         self._requests.labels(end).inc()
         for arm, result in results.items():
             self._arms[arm].ended(result)
 
-    def render(self, in_flight: int, copying: bool, lag: tuple[float, float]) -> bytes:
-        """The exposition text; `lag` is (p50, max) in seconds."""
-        self._in_flight.set(in_flight)
-        self._copying.set(copying)
-        self._lag.labels("p50").set(lag[0])
-        self._lag.labels("max").set(lag[1])
+    def render(self, vitals: Vitals) -> bytes:
+        """The exposition text."""
+        self._in_flight.set(vitals.in_flight)
+        self._queued.set(vitals.queued)
+        self._copying.set(vitals.copying)
+        self._held.set(vitals.held_bytes)
+        self._lag.labels("p50").set(vitals.lag_p50)
+        self._lag.labels("max").set(vitals.lag_max)
+        self._share.set(vitals.cpu_share)
+        self._collector.set(vitals.collector_s)
         return generate_latest(self._registry)
 
     def _arm(self, arm: str, model: str) -> "_ArmMetrics":

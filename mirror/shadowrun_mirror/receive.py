@@ -1,24 +1,29 @@
 """Receive: take copies over HTTP/1.1, answer 202 as soon as the body is complete, hand complete copies on.
 
 Knows nothing of what becomes of a copy, and never answers with more than a status. A body that does not arrive whole
-is never handed on. A body over the limit is refused at the door (413), handed on as a size only, and read no further
-than needed to find its end. A request that is not a copy of this run is refused and handed on to nobody.
+is never handed on. A body over the limit (413), or one there is no room for (429), is refused at the door, handed on
+as a size only, and read no further than needed to find its end. A request that is not a copy of this run is refused
+and handed on to nobody. Whatever is sent, and however slowly, what is held is bounded in number, bytes and time.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any, cast
+from urllib.parse import unquote_plus
 
 import httptools
 import msgspec
 
-from shadowrun_mirror.copied import RUN_HEADER, Copy, joined, window_of
+from shadowrun_mirror.config import CopySource
+from shadowrun_mirror.copied import RUN_HEADER, Copy, Headers, joined, window_of
 
 _log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 2048
 MAX_HEAD_BYTES = 64 * 1024
+MAX_HELD_BYTES = 32 * 1024 * 1024
+"""Bytes of all requests together that have begun to arrive and are not complete. Beyond it they are shed."""
 WHOLE_REQUEST_S = 30.0
 """A request must arrive within this long; an idle connection may stay."""
 
@@ -26,26 +31,37 @@ _REASONS = {
     202: "Accepted",
     400: "Bad Request",
     403: "Forbidden",
+    404: "Not Found",
     405: "Method Not Allowed",
     413: "Content Too Large",
+    429: "Too Many Requests",
     431: "Request Header Fields Too Large",
+    508: "Loop Detected",
 }
+_LOSSES = (413, 429)
+"""Refusals of a copy of this run: handed on by its size, so that it is counted."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the door goes by: this run's uid, the largest body, the highest plausible window."""
+    """What the door goes by: this run's uid, the largest body, the highest plausible window.
+
+    With the source External copies carry no marks of ours: they belong to `window`, and their path must be in `paths`.
+    """
 
     run_uid: str
     max_body_bytes: int
     max_window: int
+    source: CopySource = "Proxy"
+    window: int = 0
+    paths: frozenset[bytes] = frozenset()
 
 
 class Door:
     """Accepts connections.
 
-    `rules` is asked at every request, `take` gets the copies, `refused` one of `metrics.REFUSALS` for each request
-    that is not one.
+    `rules` is asked at every read, `take` gets the copies, `refused` one of `metrics.REFUSALS` for each request that
+    is not one. `sheds` says whether a copy with these headers and this content-length would certainly be shed.
     """
 
     def __init__(
@@ -54,13 +70,18 @@ class Door:
         take: Callable[[Copy], None],
         refused: Callable[[str], None],
         clock: Callable[[], float],
+        sheds: Callable[[Headers, int], bool] = lambda _, __: False,
+        max_held_bytes: int = MAX_HELD_BYTES,
     ) -> None:
         self.rules = rules
         self.refused = refused
         self.clock = clock
-        self.connections: set[_Connection] = set()
+        self.connections: dict[_Connection, None] = {}  # the one opened longest ago first
+        self.held_bytes = 0
+        self.max_held_bytes = max_held_bytes
         self.draining = False
         self._take = take
+        self._sheds = sheds
         self._server: asyncio.Server | None = None
 
     async def open(self, host: str | None, port: int) -> int:
@@ -95,13 +116,33 @@ class Door:
             if connection.is_late(started_before):
                 connection.abort()
 
+    def has_room(self) -> bool:
+        """Whether one more connection may be; an idle one goes if need be, as whoever opened it can open another."""
+        if len(self.connections) >= MAX_CONNECTIONS:
+            idle = next((connection for connection in self.connections if connection.is_idle), None)
+            if idle is not None:
+                self.connections.pop(idle)
+                idle.abort()
+        return len(self.connections) < MAX_CONNECTIONS
+
+    def sheds(self, headers: Headers, length: int) -> bool:
+        """Whether the body need not be read; a fault in finding out means that it is."""
+        try:
+            return self._sheds(headers, length)
+        except Exception as error:
+            self._complain("shedding broke", error)
+            return False
+
     def hand_on(self, copy: Copy) -> None:
         """Hand a copy on. Whatever breaks there, the door stays open; the copy is then lost, and said to be."""
         try:
             self._take(copy)
         except Exception as error:
-            self.refused("internal")
-            _log.error("a copy could not be taken", extra={"fields": {"error": type(error).__name__}})
+            self._complain("a copy could not be taken", error)
+
+    def _complain(self, what: str, error: Exception) -> None:
+        self.refused("internal")
+        _log.error(what, extra={"fields": {"error": type(error).__name__}})
 
 
 class _Incoming:
@@ -110,9 +151,12 @@ class _Incoming:
     __slots__ = (
         "answered",
         "complete",
+        "headed",
         "headers",
         "keep_alive",
+        "length",
         "pieces",
+        "refusal",
         "size",
         "started",
         "status",
@@ -128,11 +172,20 @@ class _Incoming:
         self.pieces: list[bytes] = []
         self.size = 0
         self.window = 0
+        self.length: int | None = None  # as declared
         self.status = 0  # 0: nothing against it so far
+        self.refusal = ""  # for the metric
         self.answered = False
+        self.headed = False  # the head is complete, and nobody has asked yet whether there is room
         self.complete = False
         self.keep_alive = True
         self.waits = False  # for our word before it sends its body
+
+    def refuse(self, status: int, refusal: str = "") -> None:
+        """Keep nothing of it but its size; what is declared is believed, else it is what had been read."""
+        self.status, self.refusal = status, refusal
+        self.size = self.size if self.length is None else self.length
+        self.pieces.clear()
 
 
 class _Connection(asyncio.Protocol):
@@ -145,6 +198,7 @@ class _Connection(asyncio.Protocol):
         self._requests: list[_Incoming] = []  # in order; all but the last are complete
         self._rules = door.rules()
         self._head_bytes = 0
+        self._held = 0  # our part of `Door.held_bytes`
         self._in_head = False
         self._closing = False
 
@@ -152,17 +206,19 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if len(self._door.connections) >= MAX_CONNECTIONS:
+        if not self._door.has_room():
+            self._door.refused("connections")
             self.abort()
             return
-        self._door.connections.add(self)
+        self._door.connections[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._door.connections.discard(self)
+        self._door.connections.pop(self, None)
         if self._requests and not self._requests[0].answered:
             self._door.refused("incomplete")
         self._requests.clear()
         self._closing = True
+        self._hold(0)
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
@@ -172,17 +228,40 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._settle()
-            self._give_up(400)
+            self._give_up(400, "bad_request")
             return
         self._settle()
         self._head_bytes = self._head_bytes + len(data) if self._in_head else 0
         if self._head_bytes > MAX_HEAD_BYTES:
-            self._give_up(431)
+            self._give_up(431, "bad_request")
+        elif self._requests or self._held:
+            self._bound()
+
+    def _bound(self) -> None:
+        """Count what is held of a request that is not complete, and shed it if all connections hold too much."""
+        request = self._requests[-1] if self._requests else None
+        self._hold(0 if request is None else self._head_bytes + (0 if request.status else request.size))
+        if request is None or not self._held or self._door.held_bytes <= self._door.max_held_bytes:
+            return
+        if self._in_head:
+            self._give_up(429, "memory")
+        else:
+            request.refuse(429)
+            self._settle()
+            self._hold(0)
+
+    def _hold(self, held: int) -> None:
+        self._door.held_bytes += held - self._held
+        self._held = held
 
     # the door's side
 
+    @property
+    def is_idle(self) -> bool:
+        return not self._requests
+
     def close_if_idle(self) -> None:
-        if not self._requests:
+        if self.is_idle:
             self._close()
 
     def is_late(self, started_before: float) -> bool:
@@ -199,6 +278,11 @@ class _Connection(asyncio.Protocol):
         """Answer what can be answered, in order, then hand on what is complete."""
         while self._requests and not self._closing:
             request = self._requests[0]
+            if request.headed:
+                request.headed = False
+                length = None if request.status else request.length
+                if length is not None and self._door.sheds(tuple(request.headers), length):
+                    request.refuse(429)
             if request.status and not request.answered:
                 self._refuse(request)
             if not request.complete:
@@ -215,10 +299,10 @@ class _Connection(asyncio.Protocol):
 
     def _refuse(self, request: _Incoming) -> None:
         self._answer(request, request.status)
-        if request.status == 413:
+        if request.status in _LOSSES:
             self._door.hand_on(self._copy(request, None))
         else:
-            self._door.refused({405: "method", 403: "other_run"}.get(request.status, "window"))
+            self._door.refused(request.refusal)
 
     def _answer(self, request: _Incoming, status: int) -> None:
         request.answered = True
@@ -233,12 +317,14 @@ class _Connection(asyncio.Protocol):
             size=request.size,
             window=request.window,
             complete_at=self._door.clock(),
+            shed=request.status == 429,
         )
 
-    def _give_up(self, status: int) -> None:
+    def _give_up(self, status: int, refusal: str) -> None:
         if not self._closing:
-            self._door.refused("bad_request")
+            self._door.refused(refusal)
             self._requests.clear()
+            self._hold(0)
             self._write(_response(status, closing=True))
             self._close()
 
@@ -267,19 +353,36 @@ class _Connection(asyncio.Protocol):
         self._in_head = False
         request = self._requests[-1]
         headers = tuple(request.headers)
-        window = window_of(headers)
         length = joined(headers, b"content-length")
-        if self._parser.get_method() != b"POST":
-            request.status = 405
-        elif joined(headers, RUN_HEADER) != self._rules.run_uid.encode():
-            request.status = 403
-        elif window is None or window > self._rules.max_window or not request.target.startswith(b"/"):
-            request.status = 400
-        elif length.isdigit() and int(length) > self._rules.max_body_bytes:
-            request.status, request.size, request.window = 413, int(length), window
+        request.headed = True
+        request.length = int(length) if length.isdigit() else None
+        status, refusal = self._objection(request, headers)
+        if status:
+            request.refuse(status, refusal)
+        elif request.length is not None and request.length > self._rules.max_body_bytes:
+            request.refuse(413)
         else:
-            request.window = window
             request.waits = joined(headers, b"expect").lower() == b"100-continue"
+
+    def _objection(self, request: _Incoming, headers: Headers) -> tuple[int, str]:
+        """Status and metric of the refusal of a request that is no copy of this run; (0, "") when it is one."""
+        if self._parser.get_method() != b"POST":
+            return 405, "method"
+        if not request.target.startswith(b"/"):
+            return 400, "target"
+        rules = self._rules
+        if rules.source == "External":
+            request.window = rules.window
+            if request.target.partition(b"?")[0] not in rules.paths:
+                return 404, "path"
+            return (508, "loop") if _is_shadow(headers) else (0, "")
+        if joined(headers, RUN_HEADER) != rules.run_uid.encode():
+            return 403, "other_run"
+        window = window_of(headers)
+        if window is None or window > rules.max_window:
+            return 400, "window"
+        request.window = window
+        return 0, ""
 
     def on_body(self, data: bytes) -> None:
         request = self._requests[-1]
@@ -288,13 +391,22 @@ class _Connection(asyncio.Protocol):
         request.size += len(data)
         request.pieces.append(data)
         if request.size > self._rules.max_body_bytes:
-            request.status = 413
-            request.pieces.clear()
+            request.refuse(413)
 
     def on_message_complete(self) -> None:
         request = self._requests[-1]
         request.complete = True
         request.keep_alive = bool(self._parser.should_keep_alive())
+
+
+def _is_shadow(headers: Headers) -> bool:
+    """Whether the baggage says `shadow=true`: what is a copy already would be copied round and round."""
+    for entry in joined(headers, b"baggage").split(b","):
+        key, _, value = entry.partition(b";")[0].partition(b"=")
+        said = [unquote_plus(part.decode("latin-1")).strip().lower() for part in (key, value)]
+        if said == ["shadow", "true"]:
+            return True
+    return False
 
 
 def _response(status: int, closing: bool = False) -> bytes:

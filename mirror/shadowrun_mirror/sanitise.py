@@ -2,9 +2,11 @@
 
 Credentials, identities, tenancy, routing and hop-by-hop headers never pass, in whatever spelling; there is no switch
 for it. Nor does the query: no engine reads one on these paths, and some gateways take a credential there. Every other
-header is forwarded in its order. The arm gets its own credential, never the customer's.
+header is forwarded in its order. The arm gets its own credential, never the customer's. What is in the body is
+`rewrite`'s.
 """
 
+from collections.abc import Iterable
 from urllib.parse import unquote_plus
 
 from shadowrun_mirror.copied import Headers
@@ -45,12 +47,12 @@ def without_query(target: bytes) -> bytes:
     return target.partition(b"?")[0]
 
 
-def sanitised(headers: Headers, run: str, customer_key: bytes = b"") -> Headers:
+def sanitised(headers: Headers, run: str, customer_keys: Iterable[bytes] = ()) -> Headers:
     """The headers all arms get: those that may pass, then baggage marked with `shadow=true,shadow.run=<run>`.
 
-    Headers named by a `connection` header are hop-by-hop too and stay here, and so does the one named `customer_key`.
+    Headers named by a `connection` header are hop-by-hop too and stay here, and so do those named by `customer_keys`.
     """
-    staying = _named_by_connection(headers) | {_plain(customer_key)}
+    staying = _named_by_connection(headers).union(map(_plain, customer_keys))
     kept: list[tuple[bytes, bytes]] = []
     baggage: list[bytes] = []
     for name, value in headers:
@@ -85,7 +87,7 @@ def arm_headers(common: Headers, credential: str | None) -> Headers:
 
     `host` and `content-length` are the client's to write: it knows both.
     """
-    own = ((b"content-type", b"application/json"),)
+    own = ((b"content-type", b"application/json"), (b"accept-encoding", b"identity"))
     if credential is None:
         return common + own
     return (*common, *own, (b"authorization", b"Bearer " + credential.encode()))

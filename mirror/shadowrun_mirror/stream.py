@@ -1,23 +1,28 @@
 """Read an answer while it arrives: when content came, how many tokens, whether it was whole. Pure; keeps no text.
 
 Times are given by the caller: the monotonic moment of the socket read that held the bytes. Several events in one read
-share that moment, because nothing finer is known.
+share that moment, because nothing finer is known; how the bytes were split changes times and nothing else.
 
-A streamed answer is complete when `[DONE]` was seen, or when a `finish_reason` was seen and the body ended by its own
-framing; anything else that ends is `StreamCut`. A buffered answer (plain JSON) has no first token to time: it gives
-content, tokens and its end only.
+A streamed answer is complete when its last event was seen (`[DONE]`, `response.completed`, `message_stop`), or when it
+said why it ended and the body then ended by its own framing; anything else that ends is `StreamCut`. A buffered answer
+(plain JSON) has no first token to time: it gives content, tokens and its end only.
 """
 
 from typing import Protocol
 
 import msgspec
 
-from shadowrun_mirror.copied import Headers
 from shadowrun_mirror.reasons import FailureReason
-from shadowrun_mirror.shapes import Body, Tokens, body_of, tokens_of
+from shadowrun_mirror.shapes import Content, Counted, Note, Noted, Tokens
+from shadowrun_mirror.sse import Frames, fields_of
 
 MAX_EVENT_BYTES = 1024 * 1024
 """An event that grows beyond this is not an event."""
+
+_DONE = b"[DONE]"
+_QUOTE = ord('"')
+_NUMBER = b'"sequence_number":'
+_LONGEST_NUMBER = 20
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +31,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     failure: FailureReason | None
     first_at: float | None = None  # first content (streamed answers only)
     last_at: float | None = None  # last content
+    gap: float | None = None  # longest time between two successive reads with content; seconds
     chunks: int = 0  # content-bearing events
     tokens: Tokens | None = None
 
@@ -33,7 +39,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class Reader(Protocol):
     """Takes the decoded body of one answer, piece by piece."""
 
-    def feed(self, data: bytes, at: float) -> bool:
+    def feed(self, data: bytes, at: float, /) -> bool:
         """Take bytes read at `at`. False: nothing more is needed, the answer has failed."""
         ...
 
@@ -42,192 +48,247 @@ class Reader(Protocol):
         ...
 
 
-def head_objection(status: int, headers: Headers, streamed: bool) -> FailureReason | None:
-    """What is wrong with an answer by its head alone; None to read on. Header names are lower case."""
-    if 400 <= status < 500:
-        return FailureReason.HTTP_4XX
-    if status >= 500:
-        return FailureReason.HTTP_5XX
-    if not 200 <= status < 300:
-        return FailureReason.MALFORMED
-    named = {name: value.strip().lower() for name, value in headers if name in (b"content-type", b"content-encoding")}
-    if named.get(b"content-encoding", b"identity") != b"identity":  # none was asked for
-        return FailureReason.MALFORMED
-    is_stream = named.get(b"content-type", b"").startswith(b"text/event-stream")
-    return None if is_stream == streamed else FailureReason.MALFORMED
-
-
 class BufferedReader:
-    """A plain JSON answer: kept until its end, looked at once, dropped."""
+    """A plain JSON answer: kept until its end, looked at once by `note`, dropped."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Note) -> None:
+        self._note = note
         self._pieces: list[bytes] = []
         self._last_at: float | None = None
 
-    def feed(self, data: bytes, at: float) -> bool:
-        """Keep the bytes; the client bounds their number."""
+    def feed(self, data: bytes, at: float, /) -> bool:
+        """Keep the bytes; whoever feeds bounds their number."""
         self._pieces.append(data)
         self._last_at = at
         return True
 
     def answer(self, whole: bool) -> Answer:
         """Judge the JSON. A body that ended with the connection is whole if it parses."""
-        body = body_of(b"".join(self._pieces))
+        noted = self._note(b"".join(self._pieces))
         self._pieces.clear()
-        if body is None:
+        if noted is None:
             return Answer(failure=FailureReason.MALFORMED if whole else FailureReason.STREAM_CUT)
-        if body.is_error():
+        if noted.failed:
             return Answer(failure=FailureReason.STREAM_ERROR)
-        if body.content() is None:
+        if noted.content is None:
             return Answer(failure=FailureReason.EMPTY)
-        return Answer(failure=None, last_at=self._last_at, tokens=tokens_of(body.usage))
+        tokens = None if noted.counted is None else noted.counted.tokens()
+        return Answer(failure=None, last_at=self._last_at, tokens=tokens)
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """How a content event begins, up to its text: `head`, then a number and `tail` if the event counts itself."""
+
+    head: bytes = b""
+    tail: bytes = b""
+
+    def text_at(self, event: bytes) -> int:
+        """Where the text of an event that starts with `head` and a number begins; 0 when it does not go on so."""
+        start = len(self.head)
+        end = event.find(self.tail, start, start + _LONGEST_NUMBER + len(self.tail))
+        return end + len(self.tail) if end > start and event[start:end].isdigit() else 0
 
 
 class StreamReader:
-    """Server-sent events of a chat or plain completion.
+    """Server-sent events of one API, which `note` reads; `done_mark` says that it ends its streams with `[DONE]`.
 
-    Most events of a stream differ in their text only. Once one content event has been parsed, its line up to the
-    opening quote of the text is remembered: an event that starts with them and goes on with anything but the closing
+    Most events of a stream differ in their text only. Once one content event has been parsed, its bytes up to the
+    opening quote of the text are remembered: an event that starts with them and goes on with anything but the closing
     quote has content for certain, and is not parsed. Only the last such event of a row is, before the next event of
     another kind or at the end, for what follows its text (some engines put `finish_reason` or `usage` there). So what
     would follow the text of an earlier one is not seen: usage must be cumulative, as it is, and an error that shares
     an event with text counts only if that event is the last.
     """
 
-    def __init__(self) -> None:
-        self._rest = bytearray()  # bytes of an event that has not ended
-        self._opening = b""
+    def __init__(self, note: Note, done_mark: bool) -> None:
+        self._note = note
+        self._done_mark = done_mark
+        self._frames = Frames()
+        self._between = True  # no event has begun
+        self._opening = Opening()
+        self._head = b""  # of the opening
+        self._numbered = False
         self._unparsed = b""  # last event taken for content by its opening
         self._failure: FailureReason | None = None
         self._first_at: float | None = None
         self._last_at: float | None = None
+        self._gap: float | None = None
         self._chunks = 0
-        self._tokens: Tokens | None = None
+        self._counted: Counted | None = None
         self._finished = False
         self._done = False
-        self._read_at = 0.0
 
-    def feed(self, data: bytes, at: float) -> bool:
+    def feed(self, data: bytes, at: float, /) -> bool:
         """Take bytes of the body; events may be split anywhere, lines may end in LF, CRLF or CR."""
-        self._read_at = at
-        if self._rest or b"\r" in data:
-            self._rest += data
-            if b"\n" not in data and b"\r" not in data:
-                return self._bounded()
-            data = self._unix_lines()
-        *events, rest = data.split(b"\n\n")
-        for event in events:
-            opening = self._opening  # may change from one event to the next
-            if self._done:
-                break
-            if (
-                opening
-                and event.startswith(opening)
-                and event[len(opening) : len(opening) + 1] != b'"'
-                and b"\n" not in event
-            ):
-                self._unparsed = event
-                self._content(at)
-            elif event:
-                self._event(event, at)
-        self._rest[:0] = rest
-        return self._bounded()
+        head = self._head
+        if (
+            head
+            and self._between
+            and data.startswith(head)
+            and data.endswith(b"\n\n")
+            and b"\r" not in data
+            and len(data) <= MAX_EVENT_BYTES
+        ):
+            start = self._opening.text_at(data) if self._numbered else len(head)
+            if start and data[start] != _QUOTE and data.find(b"\n", start) == len(data) - 2:
+                # One event that is content for certain, which is what most reads are.
+                self._unparsed = data
+                self._stamp(at, 1)
+                return True
+        if self._done or self._failure is not None:
+            return self._failure is None
+        self._events(data, at)
+        return self._failure is None
 
     def answer(self, whole: bool) -> Answer:
-        """The result. Bytes of an unfinished event count for nothing, as the format says; a bare `[DONE]` is enough."""
-        if self._rest.endswith(b"\r"):
-            self.feed(b"\n", self._read_at)  # that CR was a line end of its own
-        if self._rest.startswith(b"data:") and self._rest[5:].strip() == b"[DONE]":
-            self._done = True
-        self._catch_up()
-        complete = self._done or (self._finished and whole)
+        """The result. An event without its blank line counts for nothing, as the format says, unless it is the last."""
+        if not self._done and self._failure is None:
+            self._catch_up()
+            self._last_words()
         failure = self._failure
-        if failure is None and not complete:
+        if failure is None and not (self._done or (self._finished and whole)):
             failure = FailureReason.STREAM_CUT
         if failure is None and self._last_at is None:
             failure = FailureReason.EMPTY
         return Answer(
-            failure=failure, first_at=self._first_at, last_at=self._last_at, chunks=self._chunks, tokens=self._tokens
+            failure=failure,
+            first_at=self._first_at,
+            last_at=self._last_at,
+            gap=self._gap,
+            chunks=self._chunks,
+            tokens=None if self._counted is None else self._counted.tokens(),
         )
 
-    def _bounded(self) -> bool:
-        if len(self._rest) > MAX_EVENT_BYTES:
-            self._failure = FailureReason.TOO_LONG
-            self._rest.clear()
-        return self._failure is None
-
-    def _unix_lines(self) -> bytes:
-        """All bytes at hand with LF line ends; a CR at the very end waits, its LF may be still to come."""
-        text, self._rest = self._rest, bytearray()
-        if text.endswith(b"\r"):
-            del text[-1:]
-            self._rest += b"\r"
-        return bytes(text).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    def _events(self, data: bytes, at: float) -> None:
+        """Go through the events that end with `data`, up to the one that ends the answer."""
+        may_be_long = not self._between or len(data) > MAX_EVENT_BYTES
+        certain = 0
+        for event in self._frames.feed(data):
+            if may_be_long and len(event) > MAX_EVENT_BYTES:
+                self._fail(FailureReason.TOO_LONG)
+                break
+            head = self._head  # may change from one event to the next
+            if head and event.startswith(head):
+                start = self._opening.text_at(event) if self._numbered else len(head)
+                if start and event[start : start + 1] != b'"' and event.find(b"\n", start) < 0:
+                    self._unparsed = event
+                    certain += 1
+                    continue
+            if event:
+                self._event(event, at)
+                if self._done or self._failure is not None:
+                    break
+        if certain:
+            self._stamp(at, certain)
+        self._between = self._frames.is_between
+        if not (self._between or self._done) and len(self._frames.rest.rstrip(b"\r\n")) > MAX_EVENT_BYTES:
+            self._fail(FailureReason.TOO_LONG)
 
     def _event(self, event: bytes, at: float) -> None:
         self._catch_up()
-        payload = event[5:].lstrip(b" ") if event.startswith(b"data:") and b"\n" not in event else self._data(event)
-        if not payload:
+        name, payload = fields_of(event)
+        if self._failure is not None:
             return
-        if payload.rstrip() == b"[DONE]":
-            self._done = True
-        else:
+        if name == b"error":
+            self._fail(FailureReason.STREAM_ERROR)
+        elif payload == _DONE:
+            self._end(self._done_mark)
+        elif payload:
             self._parse(payload, at, event)
-
-    def _data(self, event: bytes) -> bytes:
-        """The joined `data` lines of an event; notes an event named `error`. Comments and other fields are skipped."""
-        lines: list[bytes] = []
-        for line in event.split(b"\n"):
-            name, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
-            if name == b"data":
-                lines.append(value)
-            elif name == b"event" and value == b"error":
-                self._failure = FailureReason.STREAM_ERROR
-        return b"\n".join(lines).strip()
 
     def _catch_up(self) -> None:
         """Parse the event taken for content by its opening, so that whatever comes later is noted later."""
         if self._unparsed:
             event, self._unparsed = self._unparsed, b""
-            self._noted(self._data(event))
+            self._noted(fields_of(event.removesuffix(b"\n\n"))[1])
+
+    def _last_words(self) -> None:
+        """Bytes that no blank line followed: enough if they end the answer."""
+        name, payload = fields_of(bytes(self._frames.rest))
+        self._frames.rest.clear()
+        if not payload or name == b"error":
+            return
+        if payload == _DONE:
+            self._end(self._done_mark)
+            return
+        noted = self._note(payload)
+        if noted is not None and noted.done:
+            self._noted(payload)
 
     def _parse(self, payload: bytes, at: float, event: bytes) -> None:
-        body = self._noted(payload)
-        content = None if body is None else body.content()
-        if content is not None:
-            self._content(at)
-            opening = b"" if b"\n" in event else _opening(payload, *content)
-            self._opening = event[: event.index(payload)] + opening if opening else b""
+        noted = self._noted(payload)
+        if noted is None:
+            return
+        if noted.content is not None:
+            self._stamp(at, 1)
+            self._opening = _opening(event, payload, noted.content, self._note)
+            self._head = self._opening.head
+            self._numbered = bool(self._opening.tail)
+        elif noted.repeated and not self._chunks:  # an engine that gives its answer in one piece
+            self._stamp(at, 1)
 
-    def _noted(self, payload: bytes) -> Body | None:
-        """The parsed event, its end and usage noted; None for one that fails the answer."""
-        body = body_of(payload)
-        if body is None:
-            self._failure = self._failure or FailureReason.MALFORMED
+    def _noted(self, payload: bytes) -> Noted | None:
+        """What an event says, its end and usage noted; None for one that fails the answer."""
+        noted = self._note(payload)
+        if noted is None:
+            self._fail(FailureReason.MALFORMED)
             return None
-        if body.is_error():
-            self._failure = FailureReason.STREAM_ERROR
+        if noted.failed:
+            self._fail(FailureReason.STREAM_ERROR)
             return None
-        self._finished = self._finished or body.finished()
-        self._tokens = tokens_of(body.usage) or self._tokens
-        return body
+        self._finished = self._finished or noted.finished
+        self._end(noted.done)
+        if noted.counted is not None:
+            self._counted = noted.counted if self._counted is None else self._counted.updated(noted.counted)
+        return noted
 
-    def _content(self, at: float) -> None:
-        if self._first_at is None:
+    def _end(self, done: bool) -> None:
+        if done:
+            self._done = True
+            self._head = b""  # nothing that follows is looked at
+
+    def _fail(self, failure: FailureReason) -> None:
+        """Note the first failure; nothing that follows is looked at."""
+        self._failure = self._failure or failure
+        self._head = b""
+        self._frames.rest.clear()
+
+    def _stamp(self, at: float, chunks: int) -> None:
+        last = self._last_at
+        if last is None:
             self._first_at = at
+        elif at > last:
+            gap = at - last
+            if self._gap is None or gap > self._gap:
+                self._gap = gap
         self._last_at = at
-        self._chunks += 1
+        self._chunks += chunks
 
 
-def _opening(payload: bytes, name: str, value: msgspec.Raw) -> bytes:
-    """The bytes of a content event up to and with the opening quote of its text; b"" where that is not certain.
+def _opening(event: bytes, payload: bytes, content: Content, note: Note) -> Opening:
+    """How events like this one begin; empty where that is not certain.
 
-    Certain means: with the text between the quotes taken out, the event has no content left.
+    Certain means: with the text between the quotes taken out, the event has no content left. Of a list of objects
+    (tool calls) what counts is that there is one, so it is enough to see the first begin.
     """
-    text = bytes(value)
-    start = payload.find(text, payload.find(b'"' + name.encode() + b'"'))
-    if not text.startswith(b'"') or start < 0:
-        return b""
-    without = body_of(payload[:start] + b'""' + payload[start + len(text) :])
-    return payload[: start + 1] if without is not None and without.content() is None else b""
+    value = bytes(content.value)
+    at = event.find(payload)
+    start = payload.find(value, payload.find(b'"' + content.name.encode() + b'"'))
+    begins = b'"' if value.startswith(b'"') else b'[{"' if value.startswith(b'[{"') else b""
+    if not begins or start < 0 or at < 0 or b"\n" in event[at:]:
+        return Opening()
+    empty = b'""' if begins == b'"' else b"[]"
+    without = note(payload[:start] + empty + payload[start + len(value) :])
+    if without is None or without.content is not None:
+        return Opening()
+    return _numbered(event[: at + start] + begins)
+
+
+def _numbered(head: bytes) -> Opening:
+    """The same opening with the event's own number, if it has one, left open."""
+    before, name, after = head.partition(_NUMBER)
+    number = after.lstrip(b" ")
+    tail = number.lstrip(b"0123456789")
+    if not name or tail == number or not tail:
+        return Opening(head)
+    return Opening(before + name + b" " * (len(after) - len(number)), tail)

@@ -1,6 +1,7 @@
 """kopf glue: watches wake loops, one loop per run calls `Runs`. No decision is taken here, and kopf patches no status.
 
-Environment: MIRROR_IMAGE and CAPTURE_IMAGE (required), POD_NAMESPACE and POD_NAME (in a cluster), METRICS_PORT (9090).
+Environment: MIRROR_IMAGE and CAPTURE_IMAGE (required), IMAGE_PULL_POLICY and IMAGE_PULL_SECRETS (for their pods),
+POD_NAMESPACE and POD_NAME (in a cluster), METRICS_PORT (9090).
 """
 
 import asyncio
@@ -29,7 +30,24 @@ log = logging.getLogger(__name__)
 
 def watched_namespaces() -> list[str]:
     """The namespaces in WATCH_NAMESPACES, separated by commas; empty means all."""
-    return [name.strip() for name in os.environ.get("WATCH_NAMESPACES", "").split(",") if name.strip()]
+    return list(_listed("WATCH_NAMESPACES"))
+
+
+def own_settings() -> Settings:
+    """The operator's surroundings, as its environment tells them. Raises `KeyError` without the images."""
+    return Settings(
+        mirror_image=os.environ["MIRROR_IMAGE"],
+        capture_image=os.environ["CAPTURE_IMAGE"],
+        namespace=os.environ.get("POD_NAMESPACE", ""),
+        version=version("shadowrun"),
+        pull_policy=os.environ.get("IMAGE_PULL_POLICY", "IfNotPresent"),
+        pull_secrets=_listed("IMAGE_PULL_SECRETS"),
+    )
+
+
+def _listed(variable: str) -> tuple[str, ...]:
+    """The names in an environment variable, separated by commas."""
+    return tuple(name.strip() for name in os.environ.get(variable, "").split(",") if name.strip())
 
 
 @kopf.on.startup()
@@ -52,14 +70,10 @@ async def startup(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
     settings.background.cancellation_polling = 1
     settings.background.instant_exit_timeout = 0.5
     settings.process.ultimate_exiting_timeout = 25
-    own = Settings(
-        mirror_image=os.environ["MIRROR_IMAGE"],
-        capture_image=os.environ["CAPTURE_IMAGE"],
-        namespace=os.environ.get("POD_NAMESPACE", ""),
-        version=version("shadowrun"),
-    )
     start_http_server(int(os.environ.get("METRICS_PORT", "9090")))
-    memo.runs = Runs(await Cluster.connect(), Replicas(), own, instance=instance, namespaces=watched_namespaces())
+    memo.runs = Runs(
+        await Cluster.connect(), Replicas(), own_settings(), instance=instance, namespaces=watched_namespaces()
+    )
     memo.sweeper = asyncio.create_task(_sweep_for_ever(memo.runs))
 
 

@@ -15,8 +15,26 @@ FOLDER = Path(__file__).parent
 
 
 def _manifests() -> dict[str, Manifest]:
-    """By file name: what the first passes over a run create, apply and patch; secrets have tests of their own."""
-    world = World.with_spec(arms={"control": "Enabled", "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]})
+    """By file name: those of the usual run, and what differs with several mirrors or for another proxy's copies."""
+    arms = {"control": "Enabled", "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}
+    usual = _made(World.with_spec(arms=arms))
+    several = _made(World.with_spec(arms=arms, mirror={"replicas": 3}))
+    capture = {"mode": "External", "proxy": None, "external": {"serviceName": "chat-copies"}}
+    external = _made(World.with_spec(arms=arms, capture=capture))
+    return usual | _different("several", several, usual) | _different("external", external, usual)
+
+
+def _different(what: str, made: dict[str, Manifest], usual: dict[str, Manifest]) -> dict[str, Manifest]:
+    """Those that are not the usual ones; the hash of the spec, which every patch carries, is no difference."""
+    return {
+        f"{what}-{name}": manifest
+        for name, manifest in made.items()
+        if manifest != usual.get(name) and not name.startswith("patch-")
+    }
+
+
+def _made(world: World) -> dict[str, Manifest]:
+    """What the first passes over a run create, apply and patch; secrets have tests of their own."""
     written: dict[str, Manifest] = {}
     for _ in range(5):
         written |= dict(_named(step) for step in world.turn().steps)

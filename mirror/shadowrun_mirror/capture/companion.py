@@ -16,9 +16,10 @@ import msgspec
 from aiohttp import web
 
 from shadowrun_mirror.capture.lease import Instant, Lease, boot_lease
+from shadowrun_mirror.capture.pauses import is_paused, seconds_to_next_slot
 from shadowrun_mirror.capture.routefile import write_routes
 from shadowrun_mirror.capture.routes import passing_routes, routes
-from shadowrun_mirror.capture.stats import STATS_FILTER, StatsError, capture_evidence, envoy_epoch, version_text
+from shadowrun_mirror.capture.stats import STATS_QUERY, StatsError, capture_evidence, envoy_epoch, version_text
 from shadowrun_mirror.config import encode
 from shadowrun_mirror.directive import CaptureDirective, decode_directive
 from shadowrun_mirror.evidence import CaptureEvidence, Source
@@ -27,6 +28,7 @@ POLL_S = 1.0
 _ANSWER_S = 0.9  # a mirror that takes longer has not answered
 _ADMIN_S = 2.0
 _STALLED_S = 10.0
+_PAST_THE_EDGE_S = 0.005  # of a slot, so that a clock read a little early does not miss it
 _MAX_DIRECTIVE_BYTES = 1 << 20
 
 
@@ -71,7 +73,14 @@ class Companion:
             await self._ask()
             self._apply()
             self._turned = time.monotonic()
-            await asyncio.sleep(max(0.0, POLL_S - (self._turned - started)))
+            await self._rest(until=started + POLL_S)
+
+    async def _rest(self, until: float) -> None:
+        """Sleep, but be awake when a pause begins or ends."""
+        while (left := until - time.monotonic()) > 0:
+            edge = seconds_to_next_slot(self._lease.directive.rules.pauses, time.time())
+            await asyncio.sleep(min(left, edge + _PAST_THE_EDGE_S))
+            self._apply()
 
     async def _ask(self) -> None:
         try:
@@ -84,14 +93,17 @@ class Companion:
         self._lease = self._lease.renewed(directive, _now())
 
     def _apply(self) -> None:
-        directive, standing = self._lease.directive, self._lease.standing(_now())
-        version = version_text(directive.version, directive.window, standing)
+        now = _now()
+        directive, standing = self._lease.directive, self._lease.standing(now)
+        rules = directive.rules
+        paused = standing == "copying" and is_paused(rules.pauses, rules.sampling.seed, now.wall)
+        version = version_text(directive.version, directive.window, "paused" if paused else standing)
         if version == self._written:
             return
         if standing == "expired":
             content = passing_routes(version)
         else:
-            content = routes(directive, copying=standing == "copying", version=version)
+            content = routes(directive, copying=standing == "copying", paused=paused, version=version)
         write_routes(self._settings.routes_folder, content)
         self._written = version
         _say(f"routes {version}")
@@ -99,8 +111,7 @@ class Companion:
     async def evidence(self) -> CaptureEvidence:
         """A snapshot of Envoy's counters; raises one of `_TROUBLES`."""
         epoch = await self._epoch()
-        query = {"format": "json", "filter": STATS_FILTER}
-        stats = await self._get(f"{self._settings.admin_url}/stats", _ADMIN_S, query=query)
+        stats = await self._get(f"{self._settings.admin_url}/stats", _ADMIN_S, query=STATS_QUERY)
         if await self._epoch() != epoch:
             raise StatsError("Envoy restarted while it was asked")  # whose numbers these are, nobody knows
         # Grows across restarts of this process too, because the counters do: Envoy's epoch outlives the companion.

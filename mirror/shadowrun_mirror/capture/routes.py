@@ -6,7 +6,7 @@ with the same settings, and they differ only in their name (under which Envoy co
 
 from typing import Any
 
-from shadowrun_mirror.config import MODULO, Sampling
+from shadowrun_mirror.config import CREDENTIAL_HEADERS, MODULO, REQUEST_ID, Sampling
 from shadowrun_mirror.directive import CaptureDirective
 
 ROUTE_CONFIG = "shadowrun"
@@ -17,24 +17,14 @@ WINDOW_HEADER = "x-shadowrun-window"
 OTHER = "other"
 """Route name of everything that is out of scope or passes while a run is not observing; it is not evidence."""
 
-CREDENTIALS = (
-    "authorization",
-    "proxy-authorization",
-    "cookie",
-    "x-api-key",
-    "api-key",
-    "x-goog-api-key",
-    "x-auth-token",
-    "x-access-token",
-)
-"""Taken off every copy before it leaves the pod. The mirror strips these and more again; this is the first of two."""
-
 _TYPE = "type.googleapis.com/"
 _HEADER_INPUT = _TYPE + "envoy.type.matcher.v3.HttpRequestHeaderMatchInput"
 _HASH = _TYPE + "envoy.extensions.matching.input_matchers.consistent_hashing.v3.ConsistentHashing"
 _ROUTE = _TYPE + "envoy.config.route.v3.Route"
 _ROUTE_CONFIGURATION = _TYPE + "envoy.config.route.v3.RouteConfiguration"
-_SHADOW_BAGGAGE = r"(.*,)?\s*shadow\s*=\s*true\s*([,;].*)?"
+_PER_ROUTE = _TYPE + "envoy.config.route.v3.FilterConfig"
+_SHADOW_BAGGAGE = r"(?s)(.*,)?[ \t]*shadow(\.run)?[ \t]*([=;,].*)?"
+"""A list with an entry of one of the two names that only a mirror may give."""
 
 Json = dict[str, Any]
 
@@ -53,30 +43,36 @@ def integers_up_to(limit: int) -> str:
 
 def passing_routes(version: str) -> Json:
     """Everything passes, nothing is copied, nothing is evidence. `version` names this state in Envoy's statistics."""
-    return _response(version, {"on_no_match": _route(OTHER)})
+    return _response(version, _route(OTHER))
 
 
-def routes(directive: CaptureDirective, *, copying: bool, version: str) -> Json:
+def routes(directive: CaptureDirective, *, copying: bool, version: str, paused: bool = False) -> Json:
     """The discovery response (xDS, JSON form) that Envoy is to follow under `directive`.
 
-    `copying` is what the lease allows now. A directive that itself says no gives `passing_routes`: the run is not
-    observing. One that says yes without a lease copies nothing but goes on counting what is in scope as not selected,
-    so that customers' requests do not vanish from the funnel. `version` shows up in Envoy's statistics once applied.
+    `copying` is what the lease allows now, `paused` whether this is a slot in which nothing is copied on purpose. A
+    directive that itself says no gives `passing_routes`: the run is not observing. One that says yes without a lease
+    copies nothing but goes on counting what is in scope as not selected, so that customers' requests do not vanish
+    from the funnel. `version` shows up in Envoy's statistics once applied.
     """
     if not directive.copying:
         return passing_routes(version)
     window, rules = directive.window, directive.rules
-    plain = _route(f"plain-{window}")
-    found = plain
-    if copying:
-        copied = _route(f"sampled-{window}", _copy_policy(directive))
+    if not copying:
+        found = _route(f"plain-{window}")
+    elif paused:
+        found = _route(f"paused-{window}")
+    else:
         fits = _header("content-length", {"safe_regex": _regex(integers_up_to(rules.max_body_bytes))})
-        sized = {"matcher": _matcher(fits, copied, _route(f"oversized-{window}"))}
-        found = {"matcher": _matcher(_selected(rules.sampling), sized, plain)}
-    return _response(version, _matcher(_in_scope(rules.paths), found, _route(OTHER)))
+        copied = _route(f"sampled-{window}", _copy_policy(directive))
+        sized = {"matcher": _matcher((fits, copied), no_match=_route(f"oversized-{window}"))}
+        chosen = _selected(rules.sampling)
+        found = {"matcher": _matcher((chosen, sized), no_match=_route(f"plain-{window}"))} if chosen else sized
+    return _response(version, {"matcher": _matcher((_in_scope(rules.paths), found), no_match=_route(OTHER))})
 
 
-def _response(version: str, matcher: Json) -> Json:
+def _response(version: str, others: Json) -> Json:
+    marked = _header("baggage", {"safe_regex": _regex(_SHADOW_BAGGAGE)})
+    matcher = _matcher((marked, _route(OTHER, filters=("baggage",))), no_match=others)
     configuration = {
         "@type": _ROUTE_CONFIGURATION,
         "name": ROUTE_CONFIG,
@@ -87,11 +83,14 @@ def _response(version: str, matcher: Json) -> Json:
     return {"version_info": version, "resources": [configuration]}
 
 
-def _matcher(predicate: Json, match: Json, no_match: Json) -> Json:
-    return {"matcher_list": {"matchers": [{"predicate": predicate, "on_match": match}]}, "on_no_match": no_match}
+def _matcher(*cases: tuple[Json, Json], no_match: Json) -> Json:
+    """The first of `cases` (predicate, what follows) that holds, else `no_match`."""
+    matchers = [{"predicate": predicate, "on_match": match} for predicate, match in cases]
+    return {"matcher_list": {"matchers": matchers}, "on_no_match": no_match}
 
 
-def _route(name: str, copies: Json | None = None) -> Json:
+def _route(name: str, copies: Json | None = None, filters: tuple[str, ...] = ()) -> Json:
+    """A way to the primary. `filters` are those of the bootstrap that are off elsewhere."""
     to_primary: Json = {
         "cluster": "primary",
         "timeout": "0s",
@@ -99,7 +98,10 @@ def _route(name: str, copies: Json | None = None) -> Json:
     }
     if copies:
         to_primary["request_mirror_policies"] = [copies]
+        filters = (*filters, "copied")
     route = {"@type": _ROUTE, "name": name, "match": {"prefix": "/"}, "route": to_primary}
+    if filters:
+        route["typed_per_filter_config"] = {each: {"@type": _PER_ROUTE, "config": {}} for each in filters}
     return {"action": {"name": name, "typed_config": route}}
 
 
@@ -110,7 +112,8 @@ def _copy_policy(directive: CaptureDirective) -> Json:
         "cluster": "copies",
         "disable_shadow_host_suffix_append": True,
         "request_headers_mutations": [
-            *({"remove": name} for name in (*CREDENTIALS, "expect") if name not in kept),
+            # The mirror strips these and more; this is the first of two, before a copy leaves the pod.
+            *({"remove": name} for name in (*CREDENTIAL_HEADERS, "expect") if name not in kept),
             *(
                 {"append": {"header": {"key": key, "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}}
                 for key, value in marks
@@ -120,30 +123,42 @@ def _copy_policy(directive: CaptureDirective) -> Json:
 
 
 def _in_scope(paths: tuple[str, ...]) -> Json:
-    """A POST to one of the paths (any query), not an upgrade, and not itself a copy or part of a shadow request."""
+    """A POST to one of the paths (any query), not an upgrade, and not itself a copy.
+
+    Requests with shadow baggage have been set aside before.
+    """
     by_path = [_header(":path", how) for path in paths for how in ({"exact": path}, {"prefix": path + "?"})]
-    shadow = _header("baggage", {"safe_regex": _regex(_SHADOW_BAGGAGE)})
     return _all(
         _header(":method", {"exact": "POST"}),
-        {"or_matcher": {"predicate": by_path}},
+        _any(*by_path),
         _not(_present(RUN_HEADER)),
         _not(_present("upgrade")),
-        _not(shadow),
     )
 
 
-def _selected(sampling: Sampling) -> Json:
-    """Whether the key's hash is in the sampled share; without a key, as `on_missing_key` says."""
-    by_key = _all(_filled(sampling.key_headers[0]), _hashed(sampling.key_headers[0], sampling))
-    if sampling.on_missing_key == "Skip" or sampling.key_headers[0] == "x-request-id":
-        return by_key
-    by_chance = _all(_not(_filled(sampling.key_headers[0])), _filled("x-request-id"), _hashed("x-request-id", sampling))
-    return {"or_matcher": {"predicate": [by_key, by_chance]}}
+def _selected(sampling: Sampling) -> Json | None:
+    """Whether a request is copied; None = every one is.
+
+    The key is the first of the key headers that is not empty, and its hash must be in the sampled share. Without a
+    key: all are copied where the body may hold one, for the mirror to decide; else as `on_missing_key` says.
+    """
+    cases: list[Json] = []
+    missing: list[Json] = []  # no header so far is filled
+    for name in sampling.key_headers:
+        cases.append(_all(*missing, _filled(name), _hashed(name, sampling)))
+        missing.append(_not(_filled(name)))
+    if sampling.needs_body:
+        if not missing:
+            return None
+        cases.append(_all(*missing))
+    elif sampling.on_missing_key == "Random" and REQUEST_ID not in sampling.key_headers:
+        cases.append(_all(*missing, _filled(REQUEST_ID), _hashed(REQUEST_ID, sampling)))
+    return _any(*cases) if cases else _not(_present(":method"))  # nobody can have a key
 
 
 def _hashed(name: str, sampling: Sampling) -> Json:
     # 64-bit integers are strings in the JSON form of protocol buffers.
-    rule = {"@type": _HASH, "threshold": sampling.threshold, "modulo": MODULO, "seed": str(sampling.seed)}
+    rule = {"@type": _HASH, "threshold": sampling.lowest_threshold, "modulo": MODULO, "seed": str(sampling.seed)}
     test = {"name": "envoy.matching.matchers.consistent_hashing", "typed_config": rule}
     return {"single_predicate": {"input": _input(name), "custom_match": test}}
 
@@ -169,7 +184,11 @@ def _regex(pattern: str) -> Json:
 
 
 def _all(*predicates: Json) -> Json:
-    return {"and_matcher": {"predicate": list(predicates)}}
+    return {"and_matcher": {"predicate": list(predicates)}} if len(predicates) > 1 else predicates[0]
+
+
+def _any(*predicates: Json) -> Json:
+    return {"or_matcher": {"predicate": list(predicates)}} if len(predicates) > 1 else predicates[0]
 
 
 def _not(predicate: Json) -> Json:

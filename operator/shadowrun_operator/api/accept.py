@@ -25,10 +25,13 @@ class NotYet:
         return f"{' '.join(part for part in (self.field, self.asks) if part)} is not implemented yet: {self.instead}."
 
 
+READABLE = ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages")
+"""How the paths end whose requests and answers the mirror can read."""
+
 _OTHER_ENDS = "use pairs, tokens or spec.duration"
 
 NOT_YET: tuple[NotYet, ...] = (
-    NotYet("spec.capture.mode", "other than Proxy", lambda s: s.capture.mode != "Proxy", "use Proxy"),
+    NotYet("spec.capture.mode", "HTTPRoute", lambda s: s.capture.mode == "HTTPRoute", "use Proxy or External"),
     NotYet(
         "spec.capture.proxy.port",
         "other than the primary's",
@@ -37,47 +40,10 @@ NOT_YET: tuple[NotYet, ...] = (
     ),
     NotYet(
         "spec.capture.paths",
-        "other than chat completions and completions",
-        lambda s: not all(path.endswith("/completions") for path in s.capture.paths),
-        "list paths that end in /chat/completions or /completions, whose answers can be read",
+        "of other protocols",
+        lambda s: not all(path.endswith(READABLE) for path in s.capture.paths),
+        f"list paths that end in {', '.join(READABLE[:-1])} or {READABLE[-1]}, whose answers can be read",
     ),
-    NotYet(
-        "spec.sampling.key.bodyField",
-        "",
-        lambda s: s.sampling.key is not None and s.sampling.key.body_field is not None,
-        "use key.header",
-    ),
-    NotYet(
-        "spec.sampling.key.credential",
-        "",
-        lambda s: s.sampling.key is not None and s.sampling.key.credential is not None,
-        "use key.header",
-    ),
-    NotYet(
-        "spec.sampling.unit",
-        "Conversation without a key",
-        lambda s: s.sampling.key is None and s.sampling.unit == "Conversation",
-        "name the header with the conversation's id in sampling.key.header, or use unit Request",
-    ),
-    NotYet(
-        "spec.sampling.onMissingKey",
-        "Lineage",
-        lambda s: s.sampling.on_missing_key == "Lineage",
-        "use Random or Skip",
-    ),
-    NotYet(
-        "spec.sampling.classRates",
-        "",
-        lambda s: bool(s.sampling.class_rates),
-        "leave it out; all classes are sampled at spec.sampling.rate",
-    ),
-    NotYet(
-        "spec.admission.queue.maxLength",
-        "above 0",
-        lambda s: s.admission.queue.max_length > 0,
-        "leave it out; pairs over the cap are shed",
-    ),
-    NotYet("spec.mirror.replicas", "above 1", lambda s: s.mirror.replicas > 1, "leave it out"),
     NotYet(
         "spec.arms.replicas",
         "above 1 for units other than Request",
@@ -90,7 +56,6 @@ NOT_YET: tuple[NotYet, ...] = (
         lambda s: s.comparison is not None and (s.comparison.output != "None" or bool(s.comparison.checks)),
         "leave it out; answers are measured and not compared",
     ),
-    NotYet("spec.livePathGuard", "", lambda s: s.live_path_guard is not None, "leave it out"),
     NotYet("spec.endConditions.gpuHours", "", lambda s: s.end_conditions.gpu_hours is not None, _OTHER_ENDS),
     NotYet("spec.endConditions.decided", "", lambda s: s.end_conditions.decided, _OTHER_ENDS),
     NotYet("spec.endConditions.matchRate", "", lambda s: s.end_conditions.match_rate is not None, _OTHER_ENDS),

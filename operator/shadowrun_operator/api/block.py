@@ -28,6 +28,7 @@ LabelValue = Annotated[str, StringConstraints(pattern="^([A-Za-z0-9]([-A-Za-z0-9
 FieldPath = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*$", min_length=1, max_length=128)
 ]
+FieldName = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_][-A-Za-z0-9_]*$", min_length=1, max_length=64)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 DEFAULT_CLASS = "default"

@@ -27,10 +27,13 @@ class ConditionType(_Word):
     """The conditions of a ShadowRun, in the order they are listed."""
 
     ACCEPTED = "Accepted", "The spec is valid, supported, and its references exist; nothing is created before."
-    CAPTURE_READY = "CaptureReady", "Capture stands in the customers' path and passes traffic through."
+    CAPTURE_READY = "CaptureReady", "Capture stands in the customers' path, or the Service for copies takes them."
     ARMS_READY = "ArmsReady", "Every pod of every arm is ready, and the mirror too."
     HARDWARE_MATCHED = "HardwareMatched", "The nodes of all arms agree on every label of hardware.matchLabelKeys."
-    LIVE_PATH_HEALTHY = "LivePathHealthy", "Capture's pods are ready and customers' requests reach the primary."
+    LIVE_PATH_HEALTHY = (
+        "LivePathHealthy",
+        "Customers' requests reach the primary, and copying costs them no more than allowed.",
+    )
     COMPLETE = "Complete", "The run has ended, in whatever way; the verdict is final."
     SUCCEEDED = "Succeeded", "The run has ended with the verdict Pass."
 
@@ -62,6 +65,8 @@ class Reason(_Word):
     MISMATCH = "Mismatch", "The nodes of the arms differ, or a label is missing."
     NOT_REQUIRED = "NotRequired", "hardware.matchLabelKeys names no label."
     HEALTHY = "Healthy", "Customers' requests pass through capture."
+    HARMED = "Harmed", "Customers fared worse with copying than spec.livePathGuard allows."
+    EXTERNAL = "External", "Copies come from a proxy that is not ours: customers are not seen here."
     ACTIVE = "Active", "The run has not ended."
     SUSPENDED = "Suspended", "Copying is paused by spec.suspend."
     REMOVED = "Removed", "Taken down at the end of the run."
@@ -80,6 +85,7 @@ class EndReason(_Word):
     SPEC_CHANGED = "SpecChanged", "A part of the spec that decides the evidence changed after the start."
     ARM_CHANGED = "ArmChanged", "An arm was changed or replaced while it was measured."
     EVIDENCE_LOST = "EvidenceLost", "Counted evidence was lost and cannot be recovered."
+    LIVE_PATH_HARMED = "LivePathHarmed", "Customers fared worse with copying than spec.livePathGuard allows."
 
     @property
     def judged(self) -> bool:

@@ -32,9 +32,9 @@ FILE = Path("crds") / f"{PLURAL}.{GROUP}.yaml"
 Json = dict[str, Any]
 
 _MAY_CHANGE = {"sampling", "admission", "duration", "suspend", "stop"}
-"""Blocks that may change while a run is active; of sampling only the rate, and the duration only shrinks."""
+"""Blocks that may change while a run is active; of sampling only rate and target, and the duration only shrinks."""
 
-_DERIVED_NAMES = ("mirror", "baseline", "candidate", "control")
+_DERIVED_NAMES = ("mirror", "mirror-pods", "baseline", "candidate", "control")
 """What the operator appends to a run's name for Services of its own."""
 
 _ACTIVE = "has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase != 'Pending'"
@@ -119,6 +119,11 @@ def _root_rules() -> list[Json]:
         {
             "rule": f"!has(self.spec.capture.proxy) || !(self.spec.capture.proxy.serviceName in [{taken}])",
             "message": "capture.proxy.serviceName is a name that the run needs for a Service of its own",
+            "fieldPath": ".spec.capture",
+        },
+        {
+            "rule": f"!has(self.spec.capture.external) || !(self.spec.capture.external.serviceName in [{taken}])",
+            "message": "capture.external.serviceName is a name that the run needs for a Service of its own",
             "fieldPath": ".spec.capture",
         },
         {

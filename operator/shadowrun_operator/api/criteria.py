@@ -24,8 +24,8 @@ class SLO(Block):
     """Longest time to the last content of the answer."""
 
 
-class TokenRange(Block):
-    """A range of token counts, both ends included."""
+class CountRange(Block):
+    """A range of counts, both ends included."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(("!has(self.min) || !has(self.max) || self.min <= self.max", "min must not exceed max"))
@@ -37,21 +37,34 @@ class TokenRange(Block):
     """Largest count."""
 
 
+_CONDITIONS = ("promptTokens", "turns", "stream", "tools", "schema", "images")
+_ANY_CONDITION = " || ".join(f"has(self.{name})" for name in _CONDITIONS)
+
+
 class ClassCondition(Block):
     """What a request must look like to be of a class; all that is set must hold."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            ("has(self.promptTokens) || has(self.stream) || has(self.tools)", "a class needs at least one condition")
+            (
+                _ANY_CONDITION,
+                "a class needs at least one condition",
+            )
         )
     )
 
-    prompt_tokens: TokenRange | None = None
+    prompt_tokens: CountRange | None = None
     """Length of the prompt in tokens, estimated from its bytes."""
+    turns: CountRange | None = None
+    """How many messages of the user the request has; the first request of a conversation has one."""
     stream: bool | None = None
     """Whether the answer is asked for as a stream."""
     tools: bool | None = None
     """Whether the request offers tools."""
+    structured: bool | None = Field(default=None, alias="schema")
+    """Whether the answer is asked for in a given form: JSON, or a JSON schema."""
+    images: bool | None = None
+    """Whether the request contains images."""
 
 
 class ClassCoverage(Block):

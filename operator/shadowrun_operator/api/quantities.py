@@ -1,4 +1,4 @@
-"""Durations, latencies, percents and sizes as the resource writes them: strings with one exact meaning.
+"""Durations, latencies, percents, frequencies and sizes as the resource writes them: strings with one exact meaning.
 
 Every type is a `str`, so it is stored as it was written; parsing is exact and uses no floating point where a decision
 depends on it. This module must not know any field of the resource.
@@ -96,6 +96,22 @@ class Percent(Quantity):
         """Exact share of the whole in millionths: 1% is 10,000."""
         whole, _, decimals = self[:-1].partition(".")
         return int(whole) * 10_000 + int(decimals.ljust(4, "0"))
+
+
+class PerSecond(Quantity):
+    """A frequency with at most three decimals: 2, 0.5, 12.25 times a second."""
+
+    __slots__ = ()
+
+    PATTERN = r"^[0-9]{1,5}(\.[0-9]{1,3})?$"
+    MAX_LENGTH = 9
+    MEANING = "a number of times a second with at most three decimals, such as 2 or 0.5"
+
+    @property
+    def thousandths(self) -> int:
+        """Exact number of times in a thousand seconds: 0.5 is 500."""
+        whole, _, decimals = self.partition(".")
+        return int(whole) * 1000 + int(decimals.ljust(3, "0"))
 
 
 class Size(Quantity):

@@ -23,16 +23,17 @@ from shadowrun_operator.api.criteria import (
     ClassCondition,
     ClassCoverage,
     Comparison,
+    CountRange,
     Coverage,
     Criterion,
     Metric,
-    TokenRange,
     TrafficClass,
 )
-from shadowrun_operator.api.quantities import Duration, Latency, Percent, Size
+from shadowrun_operator.api.quantities import Duration, Latency, Percent, PerSecond, Size
 from shadowrun_operator.api.traffic import (
     Admission,
     Capture,
+    CaptureExternal,
     CaptureProxy,
     ClassRate,
     Mirror,
@@ -68,10 +69,39 @@ class EndConditions(Block):
 class LivePathGuard(Block):
     """How much worse the customers' own path may become before the run ends."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "has(self.maxLatencyIncrease) || has(self.maxErrorIncrease)",
+                "livePathGuard needs maxLatencyIncrease, maxErrorIncrease or both",
+            )
+        )
+    )
+
     max_latency_increase: Percent | None = None
     """Largest tolerated increase of the customers' latency."""
     max_error_increase: Percent | None = None
     """Largest tolerated increase of the customers' share of errors, in percentage points."""
+    pause_share: Percent = Field(
+        default=Percent("10%"),
+        json_schema_extra=rules(
+            (
+                "self.matches('[1-9]') && self.matches('^([0-9]|[1-4][0-9])([.][0-9]+)?%$|^50([.]0+)?%$')",
+                "pauseShare must be above 0% and at most 50%",
+            )
+        ),
+    )
+    """Share of the time in which nothing is copied, in slots drawn at random, so that customers can be compared."""
+    pause_slot: Duration = Field(
+        default=Duration("10s"),
+        json_schema_extra=rules(
+            (
+                "duration(self) >= duration('5s') && duration(self) <= duration('5m')",
+                "pauseSlot must be between 5s and 5m",
+            )
+        ),
+    )
+    """Length of such a slot."""
 
 
 class Stop(Block):
@@ -80,6 +110,12 @@ class Stop(Block):
     reason: Sentence = ""
     """Why the run was stopped; writing anything here ends the run as inconclusive."""
 
+
+_NEEDS_BODY = (
+    "(has(self.sampling.key) && has(self.sampling.key.bodyField)) || self.sampling.onMissingKey == 'Lineage'"
+    " || (self.sampling.unit == 'Conversation' && !has(self.sampling.key))"
+)
+"""The mirror alone can tell: by the body, or by what it remembers of the conversation."""
 
 _WITHIN_SLO_NEEDS_SLO = (
     "!self.criteria.exists(c, c.metric == 'WithinSLO') || has(self.slo.ttft) || has(self.slo.tpot)"
@@ -100,6 +136,30 @@ class Spec(Block):
                 "self.sampling.classRates.all(r, r.class == 'default' || self.classes.exists(k, k.name == r.class))",
                 "sampling.classRates names a class that spec.classes does not have",
             ),
+            (
+                "size(self.sampling.classRates) == 0 || self.criteria.all(c, c.class != '')",
+                "with sampling.classRates every criterion must name a class: all together some would count too often",
+            ),
+            (
+                f"self.mirror.replicas == 1 || !({_NEEDS_BODY})",
+                "mirror.replicas above 1 needs a key that capture can see: a header or the credential, without Lineage",
+            ),
+            (
+                "self.mirror.replicas == 1 || self.capture.mode != 'External' || self.sampling.unit != 'Conversation'",
+                "mirror.replicas above 1 in mode External needs unit Request or Key: conversations would be scattered",
+            ),
+            (
+                "self.admission.maxInFlight >= self.mirror.replicas",
+                "admission.maxInFlight is divided among the mirror's replicas and must not be below their number",
+            ),
+            (
+                "self.admission.queue.maxLength == 0 || self.admission.queue.maxLength >= self.mirror.replicas",
+                "admission.queue.maxLength is divided among the mirror's replicas and must not be below their number",
+            ),
+            (
+                "!has(self.livePathGuard) || self.capture.mode != 'External'",
+                "livePathGuard needs an Envoy of our own: in mode External customers are not seen",
+            ),
             (_WITHIN_SLO_NEEDS_SLO, "a criterion on WithinSLO needs a limit in spec.slo or in the slo of a class"),
             (
                 "duration(self.endConditions.minDuration) <= duration(self.duration)",
@@ -108,6 +168,10 @@ class Spec(Block):
             (
                 "!has(self.capture.proxy) || self.capture.proxy.serviceName != self.primary.service.name",
                 "capture.proxy.serviceName must differ from the primary's Service",
+            ),
+            (
+                "!has(self.capture.external) || self.capture.external.serviceName != self.primary.service.name",
+                "capture.external.serviceName must differ from the primary's Service",
             ),
         )
     )
@@ -192,11 +256,13 @@ __all__ = [
     "Arms",
     "Candidate",
     "Capture",
+    "CaptureExternal",
     "CaptureProxy",
     "ClassCondition",
     "ClassCoverage",
     "ClassRate",
     "Comparison",
+    "CountRange",
     "Coverage",
     "Criterion",
     "Duration",
@@ -207,6 +273,7 @@ __all__ = [
     "Metric",
     "Mirror",
     "ObjectRef",
+    "PerSecond",
     "Percent",
     "Primary",
     "Queue",
@@ -217,7 +284,6 @@ __all__ = [
     "Size",
     "Spec",
     "Stop",
-    "TokenRange",
     "TrafficClass",
     "Warmup",
 ]

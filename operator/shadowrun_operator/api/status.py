@@ -22,6 +22,9 @@ MAX_IMAGES = 1
 MAX_NODES = 2
 """Most images and nodes of an arm that the status shows; the report has all."""
 
+MAX_DROPPED = 10
+"""Most reasons of drops that the status shows, those of the most requests; the report has all."""
+
 
 def shortened(text: str, length: int) -> str:
     """The text, cut with an ellipsis where it is longer than `length` characters."""
@@ -233,6 +236,8 @@ class Provenance(Block):
     """Number of the window being counted; 0 is the warm-up."""
     window_version: Count = 0
     """Version of the configuration that the window began with."""
+    capture: Annotated[str, StringConstraints(max_length=16)] = ""
+    """How copies were made, as spec.capture.mode says."""
     hours_seen: tuple[Annotated[int, Field(ge=0, le=23)], ...] = Field(default=(), max_length=24)
     """Hours of the day (UTC) in which pairs were counted."""
 
@@ -290,8 +295,8 @@ class Status(Block):
     """Shares of answers within the service level objective, candidate and baseline."""
     funnel: Funnel = Funnel()
     """What became of the traffic in scope."""
-    dropped: tuple[Dropped, ...] = Field(default=(), max_length=12, json_schema_extra=map_by("reason"))
-    """Why selected requests reached no arm."""
+    dropped: tuple[Dropped, ...] = Field(default=(), max_length=MAX_DROPPED, json_schema_extra=map_by("reason"))
+    """Why selected requests reached no arm, by the reasons of the most requests; the report has all."""
     failures: tuple[Failure, ...] = Field(default=(), max_length=10, json_schema_extra=map_by("reason"))
     """Why arms did not answer properly."""
     criteria: tuple[CriterionStatus, ...] = Field(default=(), max_length=10, json_schema_extra=map_by("name"))

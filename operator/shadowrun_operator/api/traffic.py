@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from shadowrun_operator.api.block import AS_SET, MAX_CLASSES, Block, FieldPath, Label, Port, ShortName, map_by, rules
-from shadowrun_operator.api.quantities import Duration, Percent, Size
+from shadowrun_operator.api.block import AS_SET, MAX_CLASSES, Block, FieldName, Label, Port, ShortName, map_by, rules
+from shadowrun_operator.api.quantities import Duration, Percent, PerSecond, Size
 
 HttpPath = Annotated[str, StringConstraints(pattern="^/[-A-Za-z0-9._~/]*$", min_length=1, max_length=256)]
 HeaderName = Annotated[str, StringConstraints(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=64)]
@@ -39,6 +39,15 @@ class CaptureProxy(Block):
     """Number of Envoy pods."""
     port: Port | None = None
     """Port of the capture Service; the primary's port when absent."""
+    shadow_baggage: Literal["Strip", "Trust"] = "Strip"
+    """What becomes of entries `shadow` and `shadow.run` that clients send in `baggage`; neither kind is ever copied."""
+
+
+class CaptureExternal(Block):
+    """The Service that a proxy of your own sends copies to, on port 8080."""
+
+    service_name: Label
+    """Name of that Service; after the run it stays without endpoints, so that copies are refused at once."""
 
 
 class Capture(Block):
@@ -48,6 +57,11 @@ class Capture(Block):
         json_schema_extra=rules(
             ("self.mode != 'Proxy' || has(self.proxy)", "mode Proxy needs capture.proxy with a serviceName"),
             ("self.mode == 'Proxy' || !has(self.proxy)", "capture.proxy is for mode Proxy only"),
+            (
+                "self.mode != 'External' || has(self.external)",
+                "mode External needs capture.external with a serviceName",
+            ),
+            ("self.mode == 'External' || !has(self.external)", "capture.external is for mode External only"),
         )
     )
 
@@ -55,6 +69,8 @@ class Capture(Block):
     """How copies are made: by an Envoy of our own, by a mirror filter of your Gateway, or by a proxy that you run."""
     proxy: CaptureProxy | None = None
     """Settings of mode Proxy."""
+    external: CaptureExternal | None = None
+    """Settings of mode External."""
     models: tuple[Annotated[str, StringConstraints(min_length=1, max_length=253)], ...] = Field(
         default=(), max_length=32, json_schema_extra=AS_SET
     )
@@ -65,6 +81,12 @@ class Capture(Block):
     """Exact request paths to copy; only POST is ever copied."""
     max_body_bytes: Size = Size("64Ki")
     """Largest request body that is copied; a larger one is counted as dropped."""
+
+    @property
+    def service_name(self) -> str:
+        """The Service that is made for clients (mode Proxy) or for their proxy (mode External); else ""."""
+        given = self.proxy or self.external
+        return "" if given is None else given.service_name
 
 
 class SamplingKey(Block):
@@ -81,10 +103,13 @@ class SamplingKey(Block):
 
     header: HeaderName | None = None
     """Lower-case name of the request header that holds the key; an empty value counts as missing."""
-    body_field: FieldPath | None = None
-    """Field of the JSON body that holds the key."""
+    body_field: FieldName | None = None
+    """Field at the top of the JSON body that holds the key; then every request is copied as far as the mirror."""
     credential: Literal[True] | None = None
     """Use the caller's credential, of which only a hash is ever kept."""
+
+
+_ABOVE_ZERO = rules(("self.matches('[1-9]')", "rate must be above 0%"))
 
 
 class ClassRate(Block):
@@ -92,7 +117,7 @@ class ClassRate(Block):
 
     traffic_class: ShortName = Field(alias="class")
     """Name of the class."""
-    rate: Percent
+    rate: Percent = Field(json_schema_extra=_ABOVE_ZERO)
     """Share of the class that is copied."""
 
 
@@ -103,30 +128,57 @@ class Sampling(Block):
         json_schema_extra=rules(
             ("self.unit != 'Request' || !has(self.key)", "unit Request takes no key: every request is drawn by itself"),
             ("self.unit != 'Key' || has(self.key)", "unit Key needs sampling.key"),
+            (
+                "self.onMissingKey != 'Lineage' || self.unit == 'Conversation'",
+                "onMissingKey Lineage follows conversations: it needs unit Conversation",
+            ),
+            (
+                "self.onMissingKey != 'Skip' || self.unit != 'Conversation' || has(self.key)",
+                "unit Conversation without a key goes by the conversation's opening: none is skipped for lack of a key",
+            ),
         )
     )
 
     unit: Literal["Request", "Conversation", "Key"] = "Request"
     """What is drawn: single requests, whole conversations, or everything that has the same key."""
-    rate: Percent = Field(
-        default=Percent("1%"), json_schema_extra=rules(("self.matches('[1-9]')", "rate must be above 0%"))
-    )
+    rate: Percent = Field(default=Percent("1%"), json_schema_extra=_ABOVE_ZERO)
     """Share that is copied, as a percentage with at most four decimals; it may change while the run is active."""
     key: SamplingKey | None = None
-    """Where the key of a conversation or of a caller is found."""
+    """Where the key of a conversation or of a caller is found; a conversation without one goes by its opening."""
     on_missing_key: Literal["Random", "Skip", "Lineage"] = "Random"
     """What to do without a key: draw by the request id, leave the request out, or follow the conversation's opening."""
     class_rates: tuple[ClassRate, ...] = Field(default=(), max_length=MAX_CLASSES, json_schema_extra=map_by("class"))
-    """Rates of single classes, for instance a higher one for rare requests."""
+    """Rates of single classes, for instance a higher one for rare requests; every criterion then names its class."""
+    target_pairs_per_second: PerSecond | None = Field(
+        default=None, json_schema_extra=rules(("self.matches('[1-9]')", "targetPairsPerSecond must be above 0"))
+    )
+    """Selected pairs a second of the whole run above which all rates are lowered in proportion; never raised again."""
+
+    @property
+    def follows_openings(self) -> bool:
+        """Whether a conversation without a key is known by its opening."""
+        return self.on_missing_key == "Lineage" or (self.unit == "Conversation" and self.key is None)
 
 
 class Queue(Block):
     """A short wait for pairs that find the run at its cap."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "self.maxLength == 0 || duration(self.maxWait) > duration('0s')",
+                "a queue with maxLength above 0 needs a maxWait above 0s",
+            )
+        )
+    )
+
     max_length: int = Field(default=0, ge=0, le=1024)
     """Most pairs that wait; 0 means that a pair over the cap is shed at once."""
-    max_wait: Duration = Duration("0s")
-    """Longest wait of a pair before it is shed."""
+    max_wait: Duration = Field(
+        default=Duration("0s"),
+        json_schema_extra=rules(("duration(self) <= duration('1m')", "maxWait must be at most 1m")),
+    )
+    """Longest wait of a pair, after which it is dropped."""
 
 
 class Admission(Block):

@@ -63,6 +63,8 @@ class Funnel(msgspec.Struct, frozen=True, kw_only=True):
     in_transit: Amount
     admitted: Amount
     arms: dict[str, ArmCounts]
+    estimated: Amount = Amount()
+    paused: Amount = Amount()
 
 
 class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +86,108 @@ class ArmLatencies(msgspec.Struct, frozen=True, kw_only=True):
     latencies: tuple[Quantiles, ...]
 
 
+class FlagLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Pairs of a class with something to know about them, and their share there; class "" is all together."""
+
+    reason: str
+    traffic_class: str
+    pairs: int
+    share: float
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in seconds; None where there is no such quantile."""
+
+    count: int = 0
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    most: float | None = None
+
+
+class LineageNumbers(msgspec.Struct, frozen=True, kw_only=True):
+    """Conversations among the selected copies."""
+
+    openings: int
+    conversations: int
+    continued: int
+    broken: int
+    joined_late: int
+    broken_share: float | None
+    per_opening: float | None
+
+
+class OutcomeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What the primary or an arm made of the pairs."""
+
+    receiver: str
+    answered: int
+    refused: int
+    failed: int
+    cut: int
+    unknown: int
+
+
+class RateChange(msgspec.Struct, frozen=True, kw_only=True):
+    """From `at` (UTC seconds) on, `share` millionths of the spec's rates were copied."""
+
+    at: float
+    share: int
+
+
+class ClassWeight(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pair of a class stands for, relative to other classes."""
+
+    traffic_class: str
+    rate: float
+    weight: float
+
+
+class WeightedShare(msgspec.Struct, frozen=True, kw_only=True):
+    """Share of answers within the SLO as in live traffic."""
+
+    arm: str
+    within_slo: float | None
+
+
+class CustomerLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Customers before copying began, with copying on, or in paused slots."""
+
+    kind: str
+    requests: int
+    errors: float | None
+    first_byte: Spread
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares of bad requests with copying on and in paused slots, and what their difference may be."""
+
+    metric: str
+    on: float
+    off: float
+    difference: float
+    margin: float
+    tolerated: float
+
+
+class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
+    """How the pairs were measured."""
+
+    mode: str = ""
+    flags: tuple[FlagLine, ...] = ()
+    queue: Spread = Spread()
+    queue_effect: str = ""
+    lineage: LineageNumbers | None = None
+    outcomes: tuple[OutcomeLine, ...] = ()
+    primary_first_byte: Spread = Spread()
+    lag: Spread = Spread()
+    rates: tuple[RateChange, ...] = ()
+    weights: tuple[ClassWeight, ...] = ()
+    weighted: tuple[WeightedShare, ...] = ()
+    customers: tuple[CustomerLine, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+
+
 class ShownReport(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a report that is shown to a person."""
 
@@ -95,6 +199,7 @@ class ShownReport(msgspec.Struct, frozen=True, kw_only=True):
     funnel: Funnel
     arms: tuple[ArmLatencies, ...]
     method: str
+    circumstances: Circumstances = Circumstances()
 
 
 def shown_report(raw: str) -> ShownReport:

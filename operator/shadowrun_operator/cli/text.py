@@ -3,17 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from shadowrun_operator.api.status import Status
+from shadowrun_operator.cli.circumstances import circumstances_sections
 from shadowrun_operator.cli.report import Amount, CriterionLine, Funnel, Quantiles, ShownReport
 from shadowrun_operator.cli.seen import SeenRun
+from shadowrun_operator.cli.tables import duration, table
 
 _LATENCIES = ("TTFT", "TPOT", "E2E")
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell; an empty cell is a dash."""
-    lines = [tuple(head), *(tuple(cell or "-" for cell in row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join("   ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
 
 
 def verdict_text(run: SeenRun) -> str:
@@ -59,6 +54,7 @@ def report_text(name: str, report: ShownReport) -> str:
         _titled("Dropped, by reason", _reasons(report.funnel.dropped)),
         *(_titled(f"Failed in {arm}, by reason", _reasons(c.failed)) for arm, c in report.funnel.arms.items()),
         _titled("Latencies", _latencies(report)),
+        *(_titled(title, body) for title, body in circumstances_sections(report.circumstances)),
         _titled("Method", report.method),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -100,7 +96,9 @@ def _funnel(funnel: Funnel) -> str:
     rows: list[tuple[str, Amount]] = [
         ("seen", funnel.seen),
         ("not selected", funnel.not_selected),
+        *([("not selected: copying paused", funnel.paused)] if funnel.paused.requests else []),
         ("selected", funnel.selected),
+        *([("selected: estimated", funnel.estimated)] if funnel.estimated.requests else []),
         ("dropped", sum_of(funnel.dropped.values())),
         ("in transit", funnel.in_transit),
         ("admitted", funnel.admitted),
@@ -142,19 +140,13 @@ def _latencies(report: ShownReport) -> str:
 
 
 def _quantiles(quantiles: Quantiles) -> tuple[str, str, str]:
-    return _seconds(quantiles.p50), _seconds(quantiles.p95), _seconds(quantiles.p99)
+    return duration(quantiles.p50), duration(quantiles.p95), duration(quantiles.p99)
 
 
 def _figure(metric: str, value: float | None) -> str:
     if metric in _LATENCIES:
-        return _seconds(value)
+        return duration(value)
     return "" if value is None else f"{100 * value:.2f}%"
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
 
 
 def _points(share: float) -> str:

@@ -5,6 +5,7 @@ The refusal is said in the status and in an event, and every step is repeated on
 that the API server refuses is an answer, kept for the next observation.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterable
@@ -56,8 +57,9 @@ async def apply(
         await _refused(cluster, seen, plan.status, refusal, written, instance)
         raise
     if plan.push is not None:
-        for address in plan.push.addresses:
-            problem = await replicas.push(address, plan.push.config, seen.token)
+        config, addresses = plan.push.config, plan.push.addresses
+        # All at once: one that does not answer must not keep the others waiting.
+        for problem in await asyncio.gather(*(replicas.push(address, config, seen.token) for address in addresses)):
             if problem:
                 log.warning("Run %s/%s: %s", seen.run.namespace, seen.run.name, problem)
     if not plan.released:

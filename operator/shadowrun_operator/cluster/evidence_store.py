@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 from shadowrun_mirror.evidence import CaptureEvidence, Evidence, Source, Window
+from shadowrun_mirror.histogram import Histogram
 
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest, RunRef
@@ -106,7 +107,9 @@ def gathered(books: Books, keys: Collection[str]) -> Books:
     if not old:
         return books
     windows: dict[int, Window] = {}
+    lag = Histogram()
     for evidence in old:
+        lag = lag.merged(evidence.lag)
         for number, window in evidence.windows.items():
             windows[number] = windows[number].merged(window) if number in windows else window
     newest = max(old, key=lambda e: e.source.time)
@@ -118,6 +121,7 @@ def gathered(books: Books, keys: Collection[str]) -> Books:
         copying=False,
         expired=newest.expired,
         windows=windows,
+        lag=lag,
     )
     kept = [evidence for key, evidence in books.mirrors.items() if key not in keys]
     return Books().with_readings(one.run_uid, [*kept, one], books.captures.values())

@@ -52,11 +52,10 @@ async def observe(
     run = ShadowRun.parse(body)
     now = time.time()
     spec = run.spec
-    proxy = spec.capture.proxy
     primary, source, capture_service, found, others, pods = await asyncio.gather(
         cluster.get("Service", run.namespace, spec.primary.service.name),
         cluster.get("Deployment", run.namespace, spec.arms.template.deployment_ref.name),
-        _maybe(cluster, "Service", run.namespace, proxy.service_name if proxy else ""),
+        _maybe(cluster, "Service", run.namespace, spec.capture.service_name),
         _labelled(cluster, run),
         _others(cluster, run),
         cluster.list("Pod", run.namespace, selector=f"{names.RUN_LABEL}={run.name}"),
@@ -125,14 +124,14 @@ async def _labelled(cluster: Cluster, run: ShadowRun) -> list[Manifest]:
 def _sorted_out(found: Iterable[Manifest], run: ShadowRun) -> tuple[dict[tuple[str, str], Manifest], tuple[str, ...]]:
     """Ours, and what is on its way out or belongs to an earlier run of the same name.
 
-    Ours says so by its owner; only objects of the customers' path have none.
+    Ours says so by its owner; only objects of the customers' path have none, and the Service for a proxy's copies.
     """
     ours: dict[tuple[str, str], Manifest] = {}
     leftovers = []
     for item in found:
         meta = item["metadata"]
         owners = {owner["uid"] for owner in meta.get("ownerReferences", [])}
-        in_path = not owners and meta["labels"].get(names.COMPONENT_LABEL) == names.CAPTURE
+        in_path = not owners and meta["labels"].get(names.COMPONENT_LABEL) in (names.CAPTURE, names.COPIES)
         if "deletionTimestamp" in meta or not (in_path or run.uid in owners):
             leftovers.append(f"{item['kind']} '{meta['name']}'")
         else:
@@ -142,10 +141,12 @@ def _sorted_out(found: Iterable[Manifest], run: ShadowRun) -> tuple[dict[tuple[s
 
 async def _foreign(cluster: Cluster, run: ShadowRun, ours: dict[tuple[str, str], Manifest]) -> tuple[str, ...]:
     """Objects without our labels under names that the run needs."""
-    parts = (names.CAPTURE, names.MIRROR, *run.spec.arm_names)
+    capture = (names.CAPTURE,) if run.spec.capture.proxy is not None else ()
+    parts = (*capture, names.MIRROR, *run.spec.arm_names)
     needed = [("Deployment", part) for part in parts]
     needed += [("Service", part) for part in parts if part != names.CAPTURE]
-    needed += [("Secret", names.MIRROR), ("Secret", names.CAPTURE)]
+    needed += [("Secret", part) for part in (names.MIRROR, *capture)]
+    needed += [("Service", names.MIRROR_PODS)] if run.spec.mirror.replicas > 1 else []
     needed += [("ConfigMap", names.EVIDENCE), ("ConfigMap", names.REPORT)]
     wanted = [(kind, names.object_name(run.name, part)) for kind, part in needed]
     missing = [key for key in wanted if key not in ours]
@@ -172,12 +173,12 @@ async def _others(cluster: Cluster, run: ShadowRun) -> tuple[OtherRun, ...]:
         older = (other.metadata.creation_timestamp or "", other.uid) < (run.metadata.creation_timestamp or "", run.uid)
         active = is_true(status.conditions, ConditionType.ACCEPTED) or (unseen and older)
         if active and status.phase != "Complete":
-            proxy = other.spec.capture.proxy
+            capture = other.spec.capture
             found.append(
                 OtherRun(
                     name=other.name,
-                    primary=other.spec.primary.service.name,
-                    service_name=proxy.service_name if proxy else "",
+                    primary=other.spec.primary.service.name if capture.mode != "External" else "",
+                    service_name=capture.service_name,
                     older=older,
                 )
             )

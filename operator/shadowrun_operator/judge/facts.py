@@ -3,6 +3,8 @@
 import msgspec
 from shadowrun_mirror.config import Indicator
 
+from shadowrun_operator.judge.live_path import Watch
+
 
 class ArmFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What one arm ran, and where."""
@@ -21,12 +23,20 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+class RateChange(msgspec.Struct, frozen=True, kw_only=True):
+    """From `at` (UTC seconds) on, `share` millionths of the spec's rates were copied."""
+
+    at: float
+    share: int
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything else the verdict or its reader needs.
 
     `indicators` are those the counted windows were counted by, as in `MirrorConfig`. Instants are UTC seconds.
     `patch` is the difference between the pod templates of baseline and candidate, as text. `end_message` explains the
-    end, for instance the reason somebody gave for stopping.
+    end, for instance the reason somebody gave for stopping. `rates` says when the sampling rates were lowered, `watch`
+    what was seen of customers.
     """
 
     run: str
@@ -43,6 +53,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[ArmFacts, ...] = ()
     patch: str = ""
     versions: dict[str, str] = {}
+    rates: tuple[RateChange, ...] = ()
+    watch: Watch | None = None
 
     def indicator(self, criterion: str) -> Indicator | None:
         """The indicator a criterion was counted by."""

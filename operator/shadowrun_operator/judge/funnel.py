@@ -4,7 +4,12 @@
     admitted = completed + failed + inFlight, for each arm
 
 Tokens are bytes times the ratio learned from `usage` per class. They are whole numbers rounded where the funnel ends
-(the leaves); a sum is the sum of its leaves. This module must not judge.
+(the leaves); a sum is the sum of its leaves.
+
+Where capture cannot tell what is selected (by a field of the body, by a conversation's opening, by a class) it copies a
+superset, and what the mirrors don't want of it is not selected. Of copies that were lost on the way or too large
+nobody can tell; as large a share of them counts as selected as of those the mirrors received, and that is `estimated`.
+Copies of a proxy of the user's own are seen only as far as the mirrors received them. This module must not judge.
 """
 
 from collections.abc import Sequence
@@ -14,6 +19,8 @@ from shadowrun_mirror.evidence import Amount, ClassEvidence, Usage
 from shadowrun_mirror.reasons import DropReason
 
 from shadowrun_operator.judge.merge import Merged
+
+_ONE = Amount(requests=1, bytes=1)
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +94,9 @@ class Funnel(msgspec.Struct, frozen=True, kw_only=True):
     """The funnel of the run over the counted windows.
 
     `oversized` is the part of `dropped` that was too large to be copied. `uncounted` is what mirrors received beyond
-    what capture counted (a capture pod that died between two reads); it is taken as seen and selected. `learned` says
-    whether the tokens rest on reported usage.
+    what capture counted (a capture pod that died between two reads); it is taken as seen and selected. `estimated` is
+    the part of `selected` that was never received and is estimated. `paused` is the part of `not_selected` that came
+    while copying paused. `learned` says whether the tokens rest on reported usage.
     """
 
     seen: Count
@@ -102,6 +110,8 @@ class Funnel(msgspec.Struct, frozen=True, kw_only=True):
     oversized: Count
     uncounted: Count
     learned: bool
+    estimated: Count = Count()
+    paused: Count = Count()
 
     @property
     def drops(self) -> Count:
@@ -114,18 +124,24 @@ class Funnel(msgspec.Struct, frozen=True, kw_only=True):
         return sum((c.pairs for c in self.classes), Count())
 
 
-def funnel(evidence: Merged, baseline: str = "baseline") -> Funnel:
-    """The funnel of merged evidence. Token ratios come from the baseline's usage, from any arm's where it has none."""
+def funnel(evidence: Merged, baseline: str = "baseline", *, superset: bool = False, external: bool = False) -> Funnel:
+    """The funnel of merged evidence. Token ratios come from the baseline's usage, from any arm's where it has none.
+
+    `superset`: capture copies more than is selected. `external`: it is not ours and counts nothing.
+    """
     usages = {name: _usage(evidence, (name,), baseline) for name in evidence.counted.classes}
     overall = _usage(evidence, tuple(evidence.counted.classes | evidence.warm_up.classes), baseline)
     classes = tuple(
         _class_funnel(name, of_class, evidence.stranded.get(name, Amount()), _ratio(usages[name], overall))
         for name, of_class in sorted(evidence.counted.classes.items())
     )
-    ratio = _ratio(overall)
-    sampled, received = evidence.capture.sampled, evidence.received
-    oversized, plain = _counted(evidence.capture.oversized, ratio), _counted(evidence.capture.plain, ratio)
-    underway = _counted(_beyond(sampled, received), ratio)
+    ratio, received, copies = _ratio(overall), evidence.received, evidence.capture
+    sampled = received if external else copies.sampled
+    wanted = _wanted(evidence) if superset else None
+    oversized, spared = _split(copies.oversized, wanted, ratio)
+    underway, unwanted = _split(_beyond(sampled, received), wanted, ratio)
+    paused = _counted(copies.paused, ratio)
+    passed = _counted(copies.plain, ratio) + paused + spared + unwanted
     dropped: dict[str, Count] = {}
     for part in classes:
         dropped = _added(dropped, part.dropped)
@@ -135,7 +151,7 @@ def funnel(evidence: Merged, baseline: str = "baseline") -> Funnel:
         dropped = _added(dropped, {DropReason.LOST_IN_TRANSIT.value: underway})
     in_transit = Count() if evidence.final else underway
     admitted = sum((c.admitted for c in classes), Count())
-    not_selected = sum((count for c in classes for count in c.excluded.values()), plain)
+    not_selected = sum((count for c in classes for count in c.excluded.values()), passed)
     selected = sum(dropped.values(), in_transit + admitted)
     arms: dict[str, ArmCounts] = {}
     for part in classes:
@@ -152,6 +168,8 @@ def funnel(evidence: Merged, baseline: str = "baseline") -> Funnel:
         classes=classes,
         oversized=oversized,
         uncounted=_counted(_beyond(received, sampled), ratio),
+        estimated=oversized + underway if superset else Count(),
+        paused=paused,
         learned=overall.prompt_tokens > 0,
     )
 
@@ -213,6 +231,26 @@ def _ratio(*usages: Usage) -> Ratio:
 
 def _counted(amount: Amount, ratio: Ratio) -> Count:
     return Count(requests=amount.requests, tokens=ratio.of(amount.bytes))
+
+
+def _wanted(evidence: Merged) -> tuple[Amount, Amount]:
+    """What the mirrors selected of all they received, and all they received; as if all, where that is nothing."""
+    excluded = (a for c in evidence.counted.classes.values() for a in c.excluded.values())
+    selected, received = evidence.received - sum(excluded, Amount()), evidence.received
+    return (selected, received) if received.requests and received.bytes else (_ONE, _ONE)
+
+
+def _split(amount: Amount, wanted: tuple[Amount, Amount] | None, ratio: Ratio) -> tuple[Count, Count]:
+    """The part that counts as selected, to the nearest, and the rest; the whole where `wanted` is None."""
+    whole = _counted(amount, ratio)
+    if wanted is None:
+        return whole, Count()
+    some, all_of_them = wanted
+    part = Count(
+        requests=Ratio(tokens=some.requests, bytes=all_of_them.requests).of(whole.requests),
+        tokens=Ratio(tokens=some.bytes, bytes=all_of_them.bytes).of(whole.tokens),
+    )
+    return part, whole - part
 
 
 def _beyond(left: Amount, right: Amount) -> Amount:

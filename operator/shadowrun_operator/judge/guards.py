@@ -7,13 +7,16 @@ A finding says what the verdict is if no graver finding exists. The gravest grou
                                                          NotEnded while more evidence may come
     Void       HardwareMismatch           Inconclusive   hardware.policy Require, and nodes differ or were not verified
     Void       NoEvidence                 Inconclusive   no counted pair
-    Void       EvidenceMissing            Inconclusive   a pod could not be read, or none of capture
+    Void       EvidenceMissing            Inconclusive   a pod could not be read, or none of capture where it is ours
     Void       EvidenceInconsistent       Inconclusive   counters contradict each other
     Void       NoisyBaseline              Inconclusive   control differs from baseline, see `noisy_baseline`
     Refuted    DroppedHardRequests        Fail           the candidate fails the long requests, see `dropped_hard`
     Refuted    CriterionFailed            Fail           a gating criterion is refuted
     Open       EvidenceLost               Inconclusive   more than 1 % of the selected were lost, in requests or tokens
     Open       LowCoverage                Inconclusive   a class has fewer pairs than its floor, in requests or tokens
+    Open       MirrorOverloaded           Inconclusive   more than 20 % of the pairs are Lagged
+    Open       ArmsOutOfStep              Inconclusive   more than 20 % of the pairs are DispatchSkew
+    Open       TokenSourcesDiffer         Inconclusive   TPOT gates, and more than 1 % of its pairs have no equal count
     Open       TooFewPairs, NoThreshold,  Inconclusive   a gating criterion is open for that reason
                ThresholdDrifted, Undecided
 
@@ -29,28 +32,33 @@ from typing import Literal
 import msgspec
 from shadowrun_mirror.evidence import ArmEvidence
 from shadowrun_mirror.histogram import GAMMA
-from shadowrun_mirror.reasons import DropReason
+from shadowrun_mirror.reasons import DropReason, FlagReason
 
 from shadowrun_operator.api.conditions import EndReason
+from shadowrun_operator.judge.circumstances import flagged_pairs
 from shadowrun_operator.judge.criteria import CriterionResult, Gap, series_of
 from shadowrun_operator.judge.facts import Facts
+from shadowrun_operator.judge.figures import percent
 from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel
 from shadowrun_operator.judge.interval import estimate
 from shadowrun_operator.judge.merge import Merged, inconsistencies, together
 from shadowrun_operator.judge.rules import LATENCIES, CoverageFloor, Criterion, Rules
 from shadowrun_operator.judge.thresholds import histogram_of
-from shadowrun_operator.judge.words import criterion_sentence, names, percent
+from shadowrun_operator.judge.words import criterion_sentence, names
 
 Group = Literal["Void", "Refuted", "Open"]
 GROUPS: tuple[Group, ...] = ("Void", "Refuted", "Open")
 
 LOST_SHARE = 0.01
 NOISE_ALPHA = 0.05
+FLAGGED_SHARE = 0.2
+"""A fifth: what is left must decide a median by itself, with room; less is the ordinary unrest of a busy node."""
 HARD_FAILURES = 10
 HARD_SCORE = 2.33
 HARD_TOKEN_SHARE = 0.05
 HARD_RATIO = 1.25
 HARD_SPREAD = 2.0
+_OF_ALL = (FlagReason.LAGGED, FlagReason.DISPATCH_SKEW)  # flags that concern every metric
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +131,7 @@ def evidence_missing(case: Case) -> Finding | None:
         names = ", ".join(case.evidence.missing)
         message = f"The last evidence of {len(case.evidence.missing)} pods could not be read: {names}."
         return Finding(group="Void", reason="EvidenceMissing", message=message)
-    if not case.evidence.captures:
+    if not case.evidence.captures and not case.rules.external:
         message = (
             f"There is no evidence of capture (0 pods read), so {case.evidence.received.requests} requests were"
             " received out of an unknown number selected."
@@ -246,6 +254,32 @@ def low_coverage(case: Case) -> Finding | None:
     return None
 
 
+def too_flagged(reason: FlagReason, limit: float, word: str, sentence: str) -> Callable[[Case], Finding | None]:
+    """The rule for a flag that too large a share of the pairs carries, in the run or in a class that gates.
+
+    It never takes a Fail away, so a candidate that brings the flag about gains nothing by it.
+    """
+
+    def rule(case: Case) -> Finding | None:
+        named = {c.traffic_class for c in case.rules.gating if reason in _OF_ALL or c.metric == "TPOT"}
+        wanted = {"", *named} if reason in _OF_ALL else named
+        scopes = [
+            ("the run", "", case.funnel.pairs),
+            *((f'class "{c.name}"', c.name, c.pairs) for c in case.funnel.classes),
+        ]
+        for said, name, pairs in scopes:
+            flagged = flagged_pairs(case.evidence, reason, name) if name in wanted else 0
+            if flagged > limit * pairs.requests:
+                message = (
+                    f"{flagged} of {pairs.requests} pairs of {said} ({percent(flagged, pairs.requests)}) {sentence};"
+                    f" {limit:.0%} is allowed."
+                )
+                return Finding(group="Open", reason=word, message=message)
+        return None
+
+    return rule
+
+
 def open_criterion(gap: Gap) -> Callable[[Case], Finding | None]:
     """The rule for gating criteria that are open because of `gap`."""
 
@@ -270,6 +304,26 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
     criterion_failed,
     evidence_lost,
     low_coverage,
+    too_flagged(
+        FlagReason.LAGGED,
+        FLAGGED_SHARE,
+        "MirrorOverloaded",
+        "were measured while the mirror was too busy to stamp exactly, which adds to every arm's latencies alike and so"
+        " makes them look more equal than they are",
+    ),
+    too_flagged(
+        FlagReason.DISPATCH_SKEW,
+        FLAGGED_SHARE,
+        "ArmsOutOfStep",
+        "reached the arms too far apart to have met the same moment",
+    ),
+    too_flagged(
+        FlagReason.TOKEN_SOURCES_DIFFER,
+        LOST_SHARE,
+        "TokenSourcesDiffer",
+        "have no time per token, because only one of the arms reported its tokens, and an arm must not choose the"
+        " answers it is judged by",
+    ),
     open_criterion("TooFewPairs"),
     open_criterion("NoThreshold"),
     open_criterion("ThresholdDrifted"),

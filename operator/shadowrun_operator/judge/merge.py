@@ -16,9 +16,11 @@ from shadowrun_mirror.evidence import (
     CaptureWindow,
     ClassEvidence,
     Evidence,
+    LivePath,
     Source,
     Window,
 )
+from shadowrun_mirror.histogram import Histogram
 
 COUNTED = 1
 
@@ -30,7 +32,8 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
 
     `stranded[class]` is the part of `in_flight` that will never end: that of dead replicas and, once `final`, of all.
     `missing` names the pods whose evidence was expected and could not be had. `calibration` is the later part of the
-    warm-up, from which limits are taken (see `calibration_of`).
+    warm-up, from which limits are taken (see `calibration_of`). `on` and `off` are customers' requests with copying on
+    and in pauses, over all windows, as `lag` is that of the mirrors.
     """
 
     final: bool
@@ -42,6 +45,9 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
     mirrors: int = 0
     captures: int = 0
     missing: tuple[str, ...] = ()
+    on: LivePath = msgspec.field(default_factory=LivePath)
+    off: LivePath = msgspec.field(default_factory=LivePath)
+    lag: Histogram = msgspec.field(default_factory=Histogram)
 
     @property
     def received(self) -> Amount:
@@ -91,7 +97,9 @@ def merged(
         raise ValueError(f"evidence of {len(runs)} different runs cannot be merged")
     warm_up, counted, capture = Window(id=WARM_UP), Window(id=COUNTED), CaptureWindow()
     stranded: dict[str, Amount] = {}
+    on, off, lag = LivePath(), LivePath(), Histogram()
     for key, snapshot in by_mirror.items():
+        lag = lag.merged(snapshot.lag)
         for number, window in sorted(snapshot.windows.items()):
             if number == WARM_UP:
                 warm_up = warm_up.merged(window)
@@ -102,6 +110,7 @@ def merged(
                     stranded[name] = stranded.get(name, Amount()) + of_class.in_flight
     for copies in by_capture.values():
         for number, routed in sorted(copies.windows.items()):
+            on, off = on.merged(routed.on), off.merged(routed.off)
             if number != WARM_UP:
                 capture = capture.merged(routed)
     return Merged(
@@ -114,6 +123,9 @@ def merged(
         mirrors=len(by_mirror),
         captures=len(by_capture),
         missing=tuple(sorted(missing)),
+        on=on,
+        off=off,
+        lag=lag,
     )
 
 

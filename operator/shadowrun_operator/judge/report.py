@@ -15,6 +15,7 @@ import msgspec
 from shadowrun_mirror.evidence import ArmEvidence
 from shadowrun_mirror.histogram import Histogram
 
+from shadowrun_operator.judge.circumstances import Circumstances
 from shadowrun_operator.judge.criteria import CriterionResult, Outcome
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import Funnel
@@ -67,6 +68,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     funnel: Funnel
     arms: tuple[ArmReport, ...]
     method: str
+    circumstances: Circumstances = Circumstances()
     rules: Rules
     facts: Facts
     evidence: Merged

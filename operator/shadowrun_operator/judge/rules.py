@@ -10,7 +10,7 @@ import msgspec
 from shadowrun_mirror.config import Metric
 
 from shadowrun_operator.api.quantities import MILLION, Percent
-from shadowrun_operator.api.spec import DEFAULT_CLASS, Spec
+from shadowrun_operator.api.spec import DEFAULT_CLASS, ClassCondition, Spec
 
 Require = Literal["Better", "NotWorse"]
 LATENCIES = ("TTFT", "TPOT", "E2E")
@@ -52,12 +52,24 @@ class CoverageFloor(msgspec.Struct, frozen=True, kw_only=True):
     tokens: float = 0.8
 
 
+class LivePathLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much worse customers may fare with copying on: shares (0.2 is 20 %, or 20 points of errors); None is any.
+
+    They are compared in blocks of `block_s` seconds.
+    """
+
+    latency: float | None = None
+    errors: float | None = None
+    block_s: float = 50.0
+
+
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What the verdict is judged by.
 
     `oversized_classes` are the classes that a request too large to be copied may have belonged to; such requests count
     as selected in each of them. `pass_alpha` bounds the probability of a false Pass of one criterion, `fail_alpha` that
-    of any false Fail in the run.
+    of any false Fail in the run. `external`: copies come from a proxy of the user's own. `superset`: capture can't tell
+    which requests are selected and copies more. `class_rates`: share of each class that is copied, where they differ.
     """
 
     criteria: tuple[Criterion, ...]
@@ -72,6 +84,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     block_s: int = 1
     pass_alpha: float = 0.05
     fail_alpha: float = 0.01
+    external: bool = False
+    superset: bool = False
+    class_rates: dict[str, float] = {}
+    live_path: LivePathLimits | None = None
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -121,11 +137,48 @@ def rules_of(spec: Spec, *, block_s: int = 1) -> Rules:
         hardware_required=spec.hardware.policy == "Require" and bool(spec.hardware.match_label_keys),
         warm_up_requests=spec.arms.warmup.requests,
         block_s=block_s,
+        external=spec.capture.mode == "External",
+        superset=_superset(spec),
+        class_rates=_class_rates(spec),
+        live_path=_live_path(spec),
     )
 
 
 def _share(percent: Percent) -> float:
     return percent.millionths / MILLION
+
+
+def _superset(spec: Spec) -> bool:
+    """Whether only the mirror can tell what is selected: by the body, the conversation's opening, or the class."""
+    key = spec.sampling.key
+    by_body = key is not None and key.body_field is not None
+    return by_body or spec.sampling.follows_openings or bool(spec.sampling.class_rates)
+
+
+def _class_rates(spec: Spec) -> dict[str, float]:
+    own = {r.traffic_class: _share(r.rate) for r in spec.sampling.class_rates}
+    return {name: own.get(name, _share(spec.sampling.rate)) for name in spec.class_names} if own else {}
+
+
+def _live_path(spec: Spec) -> LivePathLimits | None:
+    guard = spec.live_path_guard
+    if guard is None or spec.capture.mode == "External":
+        return None
+    latency, errors = guard.max_latency_increase, guard.max_error_increase
+    return LivePathLimits(
+        latency=None if latency is None else _share(latency),
+        errors=None if errors is None else _share(errors),
+        block_s=block_length(_share(guard.pause_share), guard.pause_slot.seconds),
+    )
+
+
+def block_length(pause_share: float, slot_s: float) -> float:
+    """Seconds of a block in which half a paused slot is expected; `live_path` says why."""
+    return max(slot_s, 0.5 * slot_s / pause_share)
+
+
+def _other_conditions(when: ClassCondition) -> tuple[object, ...]:
+    return when.turns, when.stream, when.tools, when.structured, when.images
 
 
 def _oversized_classes(spec: Spec) -> tuple[str, ...]:
@@ -138,6 +191,6 @@ def _oversized_classes(spec: Spec) -> tuple[str, ...]:
             continue
         found.append(k.name)
         bounded = tokens is not None and (tokens.max is not None or (tokens.min or 0) > smallest)
-        if not bounded and k.when.stream is None and k.when.tools is None:
+        if not bounded and all(c is None for c in _other_conditions(k.when)):
             return tuple(found)  # takes every oversized request, so no later class sees one
     return (*found, DEFAULT_CLASS)

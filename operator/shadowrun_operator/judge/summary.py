@@ -8,9 +8,10 @@ from typing import get_args
 
 from shadowrun_operator.api import status as api
 from shadowrun_operator.judge.criteria import CriterionResult
+from shadowrun_operator.judge.figures import percent
 from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel
 from shadowrun_operator.judge.rules import Rules
-from shadowrun_operator.judge.words import criterion_note, figure, interval, percent, requirement
+from shadowrun_operator.judge.words import criterion_note, figure, interval, requirement
 
 _ARMS: tuple[api.Arm, ...] = get_args(api.Arm)
 
@@ -26,11 +27,13 @@ def funnel_status(funnel: Funnel) -> api.Funnel:
 
 
 def dropped_status(funnel: Funnel) -> tuple[api.Dropped, ...]:
-    """Why selected requests reached no arm, by reason."""
+    """Why selected requests reached no arm: the reasons of the most requests, as many as the status has room for."""
+    found = [(reason, count) for reason, count in funnel.dropped.items() if count.requests > 0]
+    shown_ones = sorted(found, key=lambda entry: -entry[1].requests)[: api.MAX_DROPPED]
     return tuple(
         api.Dropped(reason=reason, requests=count.requests, tokens=shown(count.tokens))
-        for reason, count in funnel.dropped.items()
-        if count.requests > 0
+        for reason, count in found
+        if (reason, count) in shown_ones
     )
 
 

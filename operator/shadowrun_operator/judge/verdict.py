@@ -4,6 +4,7 @@ Pass only if every gating criterion passes and no guard objects; Fail on a refut
 else Inconclusive. What objects and in which order is the table in `guards`. Nothing but the three arguments is read.
 """
 
+from shadowrun_operator.judge.circumstances import circumstances
 from shadowrun_operator.judge.criteria import CriterionResult, Outcome, judged
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import funnel
@@ -20,7 +21,7 @@ NOTHING_TO_PROVE = "NoGatingCriteria"
 def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
     """The report with its verdict. `evidence` should be final; if it is not, the verdict can't be a Pass or Fail."""
     results = judged(rules, evidence, facts)
-    counts = funnel(evidence, rules.baseline)
+    counts = funnel(evidence, rules.baseline, superset=rules.superset, external=rules.external)
     case = Case(rules=rules, evidence=evidence, facts=facts, funnel=counts, results=results)
     found = findings(case)
     verdict, reason, message = _conclusion(found, case.gating)
@@ -33,6 +34,7 @@ def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
         funnel=counts,
         arms=_arm_reports(rules, evidence),
         method=METHOD.format(pass_alpha=rules.pass_alpha, fail_alpha=rules.fail_alpha),
+        circumstances=circumstances(rules, evidence, facts, counts),
         rules=rules,
         facts=facts,
         evidence=evidence,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from shadowrun_operator.judge.criteria import CriterionResult
+from shadowrun_operator.judge.figures import percent, seconds
 from shadowrun_operator.judge.rules import LATENCIES
 
 _METRICS = {
@@ -12,16 +13,6 @@ _METRICS = {
     "WithinSLO": "answers within the SLO",
     "Failures": "failed answers",
 }
-
-
-def percent(part: float, whole: float) -> str:
-    """A share as 12.3%; "-" of nothing."""
-    return f"{100 * part / whole:.1f}%" if whole else "-"
-
-
-def seconds(value: float) -> str:
-    """A latency with three significant digits, in ms below one second."""
-    return f"{value:.3g} s" if value >= 0.9995 else f"{1000 * value:.3g} ms"
 
 
 def figure(result: CriterionResult, value: float | None) -> str:

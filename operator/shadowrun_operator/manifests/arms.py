@@ -73,15 +73,18 @@ def carries_patch(candidate: Manifest, spec_hash: str) -> bool:
     return bool(annotations.get(names.PATCHED_ANNOTATION) == spec_hash)
 
 
-def arm_service(run: RunRef, arm: str, *, port: int, target_port: int | str) -> Manifest:
-    """Service of one arm; its ports are those of the primary's Service, so a named targetPort resolves the same."""
+def arm_service(run: RunRef, arm: str, *, port: int, target_port: int | str, app_protocol: str = "") -> Manifest:
+    """Service of one arm; its port is that of the primary's Service, so a named targetPort resolves the same."""
+    entry: Manifest = {"name": "http", "port": port, "targetPort": target_port, "protocol": "TCP"}
+    if app_protocol:
+        entry["appProtocol"] = app_protocol
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": names.metadata(run, arm),
         "spec": {
             "selector": names.selector(run, arm),
-            "ports": [{"name": "http", "port": port, "targetPort": target_port, "protocol": "TCP"}],
+            "ports": [entry],
         },
     }
 

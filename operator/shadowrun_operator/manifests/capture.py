@@ -11,11 +11,15 @@ from importlib import resources
 from typing import Literal
 
 import jinja2
-from shadowrun_mirror.config import encode
+from shadowrun_mirror.capture.outcome_log import LOG_PORT, LOG_TAG, log_record
+from shadowrun_mirror.config import REQUEST_ID, encode
 from shadowrun_mirror.directive import CaptureDirective
 
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest, RunRef
+
+ShadowBaggage = Literal["Strip", "Trust"]
+"""What happens to entries `shadow` and `shadow.run` of clients' baggage. Neither kind of request is copied."""
 
 BOOTSTRAP_KEY = "bootstrap.yaml"
 DIRECTIVE_KEY = "directive.json"
@@ -68,6 +72,8 @@ class CaptureInputs:
     replicas: int = 2
     longest_stream_s: int = 600
     concurrency: int = 2  # Envoy's worker threads
+    mirrors: int = 1
+    shadow_baggage: ShadowBaggage = "Strip"
 
     @property
     def primary_host(self) -> str:
@@ -78,6 +84,13 @@ class CaptureInputs:
     def mirror_host(self) -> str:
         """DNS name of the mirror's Service."""
         return self._host(names.object_name(self.run.name, names.MIRROR))
+
+    @property
+    def copies_host(self) -> str:
+        """DNS name that copies are sent to: where there are several mirrors, Envoy has to know each of them."""
+        if self.mirrors == 1:
+            return self.mirror_host
+        return self._host(names.object_name(self.run.name, names.MIRROR_PODS))
 
     def _host(self, service: str) -> str:
         # Relative on purpose: a pod's search list ends it with the cluster's own domain, which nobody has to know.
@@ -106,9 +119,10 @@ def max_copies(max_body_bytes: int) -> int:
     return max(4, min(256, _COPY_BUDGET // max(1, max_body_bytes)))
 
 
-def envoy_memory_bytes(max_body_bytes: int) -> int:
+def envoy_memory_bytes(max_body_bytes: int, mirrors: int = 1) -> int:
     """Memory limit of the Envoy container: 1 GiB for customers, and what the copies may take on top."""
-    return 1024 * _MI + _COPY_COST * max_copies(max_body_bytes) * max_body_bytes
+    cost = _COPY_COST if mirrors == 1 else _COPY_COST + 1  # kept once more, for another mirror
+    return 1024 * _MI + cost * max_copies(max_body_bytes) * max_body_bytes
 
 
 def capture_bootstrap(
@@ -116,28 +130,48 @@ def capture_bootstrap(
     listen_port: int,
     primary_host: str,
     primary_port: int,
-    mirror_host: str,
+    mirror_hosts: tuple[str, ...],
     mirror_port: int,
     max_body_bytes: int,
     ports: CapturePorts,
+    run_uid: str,
+    log_port: int = LOG_PORT,
+    mirrors: int = 1,
+    key_headers: tuple[str, ...] = (),
+    shadow_baggage: ShadowBaggage = "Strip",
     routes_folder: str = _ROUTES_FOLDER,
     listen_address: str = "0.0.0.0",  # noqa: S104  the customers' port
 ) -> str:
-    """Envoy's static configuration as YAML; the routes come from `routes_folder` while it runs."""
+    """Envoy's static configuration as YAML; the routes come from `routes_folder` while it runs.
+
+    `mirrors` is how many there are behind `mirror_hosts`; more than one and copies are spread by `key_headers`, then by
+    request id.
+    """
     return _bootstrap_template().render(
         listen_address=listen_address,
         listen_port=listen_port,
         primary_host=primary_host,
         primary_port=primary_port,
-        mirror_host=mirror_host,
+        mirror_hosts=mirror_hosts,
         mirror_port=mirror_port,
+        mirrors=mirrors,
+        hash_headers=tuple(dict.fromkeys((*key_headers, REQUEST_ID))),
+        log_port=log_port,
+        log_tag=LOG_TAG,
+        log_record=log_record(run_uid),
+        baggage_script=_baggage_script() if shadow_baggage == "Strip" else "",
         max_body_bytes=max_body_bytes,
         max_copies=max_copies(max_body_bytes),
-        max_heap_bytes=envoy_memory_bytes(max_body_bytes),
+        max_heap_bytes=envoy_memory_bytes(max_body_bytes, mirrors),
         admin_port=ports.admin,
         readiness_port=ports.readiness,
         routes_folder=routes_folder,
     )
+
+
+@functools.cache
+def _baggage_script() -> str:
+    return resources.files(__package__).joinpath("baggage.lua").read_text()
 
 
 @functools.cache  # compiled once: the objects are built anew at every look at a run
@@ -153,8 +187,12 @@ def capture_secret(inputs: CaptureInputs) -> Manifest:
         listen_port=primary.target_port,
         primary_host=inputs.primary_host,
         primary_port=primary.port,
-        mirror_host=inputs.mirror_host,
+        mirror_hosts=(inputs.copies_host,),
         mirror_port=names.DATA_PORT,
+        mirrors=inputs.mirrors,
+        key_headers=rules.sampling.key_headers,
+        run_uid=inputs.directive.run_uid,
+        shadow_baggage=inputs.shadow_baggage,
         max_body_bytes=rules.max_body_bytes,
         ports=capture_ports(primary.target_port),
         listen_address="::" if "IPv6" in primary.ip_families else "0.0.0.0",  # noqa: S104
@@ -295,7 +333,7 @@ def _envoy(inputs: CaptureInputs) -> Manifest:
         "resources": {
             "requests": {"cpu": "500m", "memory": "256Mi"},
             # No CPU limit: a throttled Envoy is a slow primary.
-            "limits": {"memory": f"{-(-envoy_memory_bytes(inputs.directive.rules.max_body_bytes) // _MI)}Mi"},
+            "limits": {"memory": f"{-(-envoy_memory_bytes(inputs.directive.rules.max_body_bytes, inputs.mirrors) // _MI)}Mi"},
         },
         "securityContext": _container_security(),
         "volumeMounts": [

@@ -1,6 +1,7 @@
 """`MirrorConfig` from a spec: one vocabulary into the other. Pure; when to copy is not decided here."""
 
 from shadowrun_mirror.config import (
+    CREDENTIAL_HEADERS,
     MODULO,
     REQUEST_ID,
     SLO,
@@ -9,16 +10,22 @@ from shadowrun_mirror.config import (
     CaptureRules,
     Indicator,
     MirrorConfig,
+    Pauses,
     Sampling,
     TrafficClass,
 )
 
 from shadowrun_operator.api import spec as api
-from shadowrun_operator.api.quantities import Latency
+from shadowrun_operator.api.quantities import MILLION, Latency
 from shadowrun_operator.api.spec import Spec
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.mirror import CREDENTIAL_FILE
 from shadowrun_operator.manifests.names import RunRef
+
+WHOLE_RATE = MILLION
+"""Share of the spec's rates that is copied while nothing has lowered them."""
+BEFORE_S = 30
+"""Least time for which customers are watched before anything is copied, where the spec guards their path."""
 
 
 def mirror_config(
@@ -31,8 +38,14 @@ def mirror_config(
     window: int,
     copying: bool,
     indicators: tuple[Indicator, ...],
+    rate_share: int = WHOLE_RATE,
+    before: bool = False,
+    http2: bool = False,
 ) -> MirrorConfig:
-    """All a mirror needs to know. `expiry` is UTC seconds."""
+    """All a mirror needs to know. `expiry` is UTC seconds, `rate_share` millionths of the spec's rates.
+
+    `before`: customers are still being watched without copies. `http2`: the arms speak it without TLS.
+    """
     return MirrorConfig(
         version=version,
         run=run.name,
@@ -40,37 +53,85 @@ def mirror_config(
         window=window,
         copying=copying,
         expiry=expiry,
-        capture=capture_rules(spec, seed),
-        admission=Admission(
-            max_in_flight=max(1, spec.admission.max_in_flight // spec.mirror.replicas),
-            timeout_s=float(spec.admission.timeout.seconds),
-        ),
-        arms=tuple(_arm(run, spec, arm) for arm in spec.arm_names),
+        capture=capture_rules(spec, seed, rate_share=rate_share, before=before),
+        admission=admission(spec),
+        arms=tuple(_arm(run, spec, arm, http2=http2) for arm in spec.arm_names),
         models=spec.capture.models,
         classes=_classes(spec),
         slo=_slo(spec.slo),
         class_slos={c.name: _slo(c.slo) for c in spec.classes if c.slo is not None},
         indicators=indicators,
+        source="External" if spec.capture.mode == "External" else "Proxy",
     )
 
 
-def capture_rules(spec: Spec, seed: int) -> CaptureRules:
-    """What Envoy copies: the paths, the largest body, and the share of keys."""
-    header = spec.sampling.key.header if spec.sampling.key is not None else None
+def capture_rules(spec: Spec, seed: int, *, rate_share: int = WHOLE_RATE, before: bool = False) -> CaptureRules:
+    """What capture copies, and when: the paths, the largest body, the share of keys, the pauses."""
     return CaptureRules(
         paths=spec.capture.paths,
         max_body_bytes=spec.capture.max_body_bytes.bytes,
-        sampling=Sampling(
-            unit=spec.sampling.unit,
-            threshold=MODULO - spec.sampling.rate.millionths,
-            seed=seed,
-            key_headers=(header or REQUEST_ID,),
-            on_missing_key="Skip" if spec.sampling.on_missing_key == "Skip" else "Random",
-        ),
+        sampling=_sampling(spec, seed, rate_share),
+        pauses=_pauses(spec, before=before),
     )
 
 
-def _arm(run: RunRef, spec: Spec, arm: str) -> Arm:
+def admission(spec: Spec) -> Admission:
+    """The limits of one replica. What cannot be divided evenly is left out, so that the run stays within its own."""
+    limits, replicas = spec.admission, spec.mirror.replicas
+    queued = limits.queue.max_length // replicas
+    return Admission(
+        max_in_flight=max(1, limits.max_in_flight // replicas),
+        timeout_s=float(limits.timeout.seconds),
+        max_queued=queued,
+        max_wait_s=float(limits.queue.max_wait.seconds) if queued else 0.0,
+    )
+
+
+def before_s(spec: Spec) -> int:
+    """How long customers are watched without copies, in seconds: at least one slot, and nothing without a guard."""
+    guard = spec.live_path_guard
+    return 0 if guard is None else max(BEFORE_S, guard.pause_slot.seconds)
+
+
+def _sampling(spec: Spec, seed: int, rate_share: int) -> Sampling:
+    """Every rate lowered in the same proportion, so that a lower one is a part of a higher one: thresholds only rise.
+
+    A conversation without a key goes by its opening, whatever is said of other requests without one.
+    """
+    sampling = spec.sampling
+    return Sampling(
+        unit=sampling.unit,
+        threshold=_threshold(sampling.rate.millionths, rate_share),
+        seed=seed,
+        key_headers=_key_headers(spec),
+        key_field=(sampling.key.body_field or "") if sampling.key is not None else "",
+        on_missing_key="Lineage" if sampling.follows_openings else sampling.on_missing_key,
+        class_thresholds={r.traffic_class: _threshold(r.rate.millionths, rate_share) for r in sampling.class_rates},
+    )
+
+
+def _threshold(rate: int, share: int) -> int:
+    return MODULO - max(1, rate * share // MILLION)
+
+
+def _key_headers(spec: Spec) -> tuple[str, ...]:
+    """Where capture finds the key; nowhere, where only the body has one."""
+    key = spec.sampling.key
+    if key is None:
+        return () if spec.sampling.follows_openings else (REQUEST_ID,)
+    if key.header is not None:
+        return (key.header,)
+    return CREDENTIAL_HEADERS if key.credential else ()
+
+
+def _pauses(spec: Spec, *, before: bool) -> Pauses | None:
+    guard = spec.live_path_guard
+    if guard is None:
+        return None
+    return Pauses(share=MODULO if before else guard.pause_share.millionths, slot_s=guard.pause_slot.seconds)
+
+
+def _arm(run: RunRef, spec: Spec, arm: str, *, http2: bool) -> Arm:
     model = spec.arms.candidate.model if arm == names.CANDIDATE and spec.arms.candidate.model else spec.arms.model
     return Arm(
         name=arm,
@@ -78,19 +139,26 @@ def _arm(run: RunRef, spec: Spec, arm: str) -> Arm:
         port=spec.primary.service.port,
         model=model,
         credential_file=CREDENTIAL_FILE if spec.arms.credentials_secret_ref else "",
+        http2=http2,
     )
 
 
 def _classes(spec: Spec) -> tuple[TrafficClass, ...]:
-    return tuple(
-        TrafficClass(
-            name=c.name,
-            min_prompt_tokens=c.when.prompt_tokens.min if c.when.prompt_tokens else None,
-            max_prompt_tokens=c.when.prompt_tokens.max if c.when.prompt_tokens else None,
-            stream=c.when.stream,
-            tools=c.when.tools,
-        )
-        for c in spec.classes
+    return tuple(_class(c) for c in spec.classes)
+
+
+def _class(c: api.TrafficClass) -> TrafficClass:
+    tokens, turns = c.when.prompt_tokens or api.CountRange(), c.when.turns or api.CountRange()
+    return TrafficClass(
+        name=c.name,
+        min_prompt_tokens=tokens.min,
+        max_prompt_tokens=tokens.max,
+        min_turns=turns.min,
+        max_turns=turns.max,
+        stream=c.when.stream,
+        tools=c.when.tools,
+        schema=c.when.structured,
+        images=c.when.images,
     )
 
 

@@ -1,4 +1,4 @@
-"""The mirror: its Secret, Deployment, Service and network policy. Pure; what is configured is not decided here."""
+"""The mirror: its Secret, Deployment, Services and network policy. Pure; what is configured is not decided here."""
 
 import base64
 
@@ -35,10 +35,14 @@ def mirror_deployment(
     *,
     image: str,
     token: str,
+    replicas: int = 1,
     credentials_secret: str = "",
     credentials_key: str = "token",
 ) -> Manifest:
-    """One mirror pod. It may end what is in flight before it is killed; it has no API token."""
+    """The mirror's pods. One may end what is in flight before it is killed; it has no API token.
+
+    A single one is never doubled, and of several one at a time is replaced: a new pod begins with nothing remembered.
+    """
     volumes: list[Manifest] = [{"name": "boot", "secret": {"secretName": names.object_name(run.name, names.MIRROR)}}]
     mounts: list[Manifest] = [{"name": "boot", "mountPath": BOOT_FOLDER, "readOnly": True}]
     if credentials_secret:
@@ -53,6 +57,7 @@ def mirror_deployment(
         "command": ["python", "-m", "shadowrun_mirror"],
         "ports": [
             {"name": "data", "containerPort": names.DATA_PORT, "protocol": "TCP"},
+            {"name": "log", "containerPort": names.LOG_PORT, "protocol": "TCP"},
             {"name": "control", "containerPort": names.CONTROL_PORT, "protocol": "TCP"},
         ],
         "env": [_downward("POD_NAME", "metadata.name"), _downward("POD_UID", "metadata.uid")],
@@ -80,14 +85,18 @@ def mirror_deployment(
         "containers": [container],
         "volumes": volumes,
     }
+    strategy: Manifest = {"type": "Recreate"}
+    if replicas > 1:
+        pods["affinity"] = {"podAntiAffinity": _apart(run)}
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": names.metadata(run, names.MIRROR),
         "spec": {
-            "replicas": 1,
+            "replicas": replicas,
             "revisionHistoryLimit": 0,
-            "strategy": {"type": "Recreate"},
+            "strategy": strategy,
             "selector": {"matchLabels": names.selector(run, names.MIRROR)},
             "template": {"metadata": names.counting_pods(run, names.MIRROR, token), "spec": pods},
         },
@@ -95,30 +104,71 @@ def mirror_deployment(
 
 
 def mirror_service(run: RunRef) -> Manifest:
-    """Where capture sends copies and asks for its directive."""
-    ports = (("data", names.DATA_PORT), ("control", names.CONTROL_PORT))
+    """Where capture asks for its directive: any of the mirror's pods."""
+    spec = {"selector": names.selector(run, names.MIRROR), "ports": _ports(*_PORTS)}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": names.metadata(run, names.MIRROR), "spec": spec}
+
+
+def mirror_pods_service(run: RunRef) -> Manifest:
+    """The name under which capture finds every pod of the mirror, to keep what belongs together at one of them."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": names.metadata(run, names.MIRROR),
+        "metadata": names.metadata(run, names.MIRROR, name=names.object_name(run.name, names.MIRROR_PODS)),
+        "spec": {"clusterIP": "None", "selector": names.selector(run, names.MIRROR), "ports": _ports(*_PORTS)},
+    }
+
+
+def copies_service(run: RunRef, name: str) -> Manifest:
+    """Where a proxy that is not ours sends copies.
+
+    Without an ownerReference: it stays when the run goes, without endpoints, so that copies are refused at once and
+    the proxy's configuration keeps naming a host that exists.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": names.metadata(run, names.COPIES, name=name, owned=False),
         "spec": {
+            "type": "ClusterIP",
             "selector": names.selector(run, names.MIRROR),
-            "ports": [{"name": n, "port": p, "targetPort": n, "protocol": "TCP"} for n, p in ports],
+            "ports": _ports(("data", names.DATA_PORT)),
         },
     }
 
 
-def mirror_network_policy(run: RunRef, *, operator_namespace: str) -> Manifest:
-    """Copies and directives: from capture pods only; evidence and configuration: from the operator's namespace too.
+def mirror_pdb(run: RunRef) -> Manifest:
+    """Of several mirror pods at most one is evicted at a time. A single one may always be: it is off the path."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": names.metadata(run, names.MIRROR),
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": names.selector(run, names.MIRROR)}},
+    }
+
+
+def mirror_network_policy(run: RunRef, *, operator_namespace: str, external: bool = False) -> Manifest:
+    """Copies, log and directives: from capture pods only; evidence and configuration: from the operator's namespace.
 
     An empty `operator_namespace` (an operator outside the cluster) leaves the control port open to the network; the
-    token still protects it.
+    token still protects it. `external`: there is no capture, and copies come from anywhere.
     """
+    if external:
+        return _policy(run, [{"ports": _numbers(names.DATA_PORT)}, _control(operator_namespace)])
     capture = {"podSelector": {"matchLabels": names.selector(run, names.CAPTURE)}}
-    control: Manifest = {"ports": [{"protocol": "TCP", "port": names.CONTROL_PORT}]}
+    copies = {"from": [capture], "ports": _numbers(names.DATA_PORT, names.LOG_PORT)}
+    return _policy(run, [copies, _control(operator_namespace, capture)])
+
+
+def _control(operator_namespace: str, *others: Manifest) -> Manifest:
+    control: Manifest = {"ports": _numbers(names.CONTROL_PORT)}
     if operator_namespace:
         operator = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": operator_namespace}}}
-        control["from"] = [capture, operator]
+        control["from"] = [*others, operator]
+    return control
+
+
+def _policy(run: RunRef, ingress: list[Manifest]) -> Manifest:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -126,9 +176,29 @@ def mirror_network_policy(run: RunRef, *, operator_namespace: str) -> Manifest:
         "spec": {
             "podSelector": {"matchLabels": names.selector(run, names.MIRROR)},
             "policyTypes": ["Ingress"],
-            "ingress": [{"from": [capture], "ports": [{"protocol": "TCP", "port": names.DATA_PORT}]}, control],
+            "ingress": ingress,
         },
     }
+
+
+_PORTS = (("data", names.DATA_PORT), ("log", names.LOG_PORT), ("control", names.CONTROL_PORT))
+
+
+def _ports(*named: tuple[str, int]) -> list[Manifest]:
+    return [{"name": name, "port": port, "targetPort": name, "protocol": "TCP"} for name, port in named]
+
+
+def _numbers(*ports: int) -> list[Manifest]:
+    return [{"protocol": "TCP", "port": port} for port in ports]
+
+
+def _apart(run: RunRef) -> Manifest:
+    """Preferred, not required: a cluster of one node still runs them all."""
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": names.selector(run, names.MIRROR)},
+    }
+    return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
 
 
 def _downward(name: str, path: str) -> Manifest:

@@ -49,11 +49,24 @@ def primary_not_found(seen: Observation) -> Violation | None:
 
 
 def primary_unsuitable(seen: Observation) -> Violation | None:
-    """Traffic can go through capture pods and back as it goes now, and the primary is not captured itself."""
+    """Traffic can go through capture pods and back as it goes now, and the primary is not captured itself.
+
+    Where nothing of ours stands before it, only the arms have to be able to speak as it does.
+    """
     if seen.primary is None:
         return None
-    spec, name = seen.primary["spec"], seen.run.spec.primary.service.name
-    problem = ""
+    wanted = seen.run.spec.primary.service
+    if not seen.external:
+        problem = _path_problem(seen.primary, wanted.port)
+        said = f"Service {wanted.name!r} {problem}; mode Proxy cannot capture it."
+    else:
+        problem = "serves TLS as its port says" if _speaks_tls(seen.primary, wanted.port) else ""
+        said = f"Service {wanted.name!r} {problem}, but the arms are asked in plain HTTP."
+    return Violation(Reason.PRIMARY_UNSUITABLE, said) if problem else None
+
+
+def _path_problem(service: Manifest, port: int) -> str:
+    spec, problem = service["spec"], ""
     if spec.get("type") == "ExternalName":
         problem = "is an ExternalName: it has no pods that traffic could be given back to"
     elif spec.get("clusterIP") == "None":
@@ -64,13 +77,11 @@ def primary_unsuitable(seen: Observation) -> Violation | None:
         problem = "has internalTrafficPolicy Local: a node without a capture pod would have no endpoint at all"
     elif spec.get("sessionAffinity") == "ClientIP":
         problem = "has sessionAffinity ClientIP: every client would come from the addresses of the capture pods"
-    elif _speaks_tls(seen.primary, seen.run.spec.primary.service.port):
+    elif _speaks_tls(service, port):
         problem = "serves TLS as its port says: capture speaks plain HTTP to clients and would break every connection"
-    elif seen.primary["metadata"].get("labels", {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
+    elif service["metadata"].get("labels", {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
         problem = "was made by a ShadowRun: name the Service of your own that it stands for"
-    if not problem:
-        return None
-    return Violation(Reason.PRIMARY_UNSUITABLE, f"Service {name!r} {problem}; mode Proxy cannot capture it.")
+    return problem
 
 
 def _speaks_tls(service: Manifest, port: int) -> bool:
@@ -150,7 +161,7 @@ def _refused_before(seen: Observation) -> Violation | None:
 
 
 def capture_in_use(seen: Observation) -> Violation | None:
-    """No other active run stands before the same primary or under the same name."""
+    """No other active run stands before the same primary or uses the same Service."""
     return _in_use(seen, seen.others)
 
 
@@ -160,37 +171,41 @@ def must_yield(seen: Observation) -> Violation | None:
 
 
 def _in_use(seen: Observation, others: tuple[OtherRun, ...]) -> Violation | None:
-    proxy, primary = seen.run.spec.capture.proxy, seen.run.spec.primary.service.name
+    service, primary = seen.run.spec.capture.service_name, seen.run.spec.primary.service.name
     for other in others:
-        if other.primary == primary:
+        if other.primary == primary and not seen.external:
             return Violation(
                 Reason.CAPTURE_IN_USE,
                 f"ShadowRun {other.name!r} captures Service {primary!r}: wait until it is complete.",
             )
-        if proxy is not None and other.service_name == proxy.service_name:
+        if service and other.service_name == service:
             return Violation(
                 Reason.CAPTURE_IN_USE,
-                f"ShadowRun {other.name!r} uses the capture Service {other.service_name!r}: wait until it is complete.",
+                f"ShadowRun {other.name!r} uses the Service {service!r} too: wait until it is complete.",
             )
     return None
 
 
 def service_name_taken(seen: Observation) -> Violation | None:
-    """The capture Service's name is free, or belongs to a run that has ended."""
+    """The Service's name is free, or belongs to a run of the same mode that has ended."""
     service = seen.capture_service
-    if service is None or _is_left_behind(service):
+    if service is None or _is_left_behind(service, names.COPIES if seen.external else names.CAPTURE):
         return None
+    field = f"spec.capture.{'external' if seen.external else 'proxy'}.serviceName"
     return Violation(
         Reason.SERVICE_NAME_TAKEN,
-        f"Service {service['metadata']['name']!r} exists and no ShadowRun made it: choose another "
-        "spec.capture.proxy.serviceName, or delete that Service.",
+        f"Service {service['metadata']['name']!r} exists and no ShadowRun made it for the same use: choose another "
+        f"{field}, or delete that Service.",
     )
 
 
-def _is_left_behind(service: Manifest) -> bool:
-    """Whether a Service is a capture Service of a run; an arm's or a mirror's is its run's own."""
+def _is_left_behind(service: Manifest, use: str) -> bool:
+    """Whether a Service was made by a run for this use; an arm's or a mirror's is its run's own.
+
+    The uses are never exchanged: customers must not be led to a mirror, nor copies to the primary.
+    """
     meta = service["metadata"]
-    wanted = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.COMPONENT_LABEL: names.CAPTURE}
+    wanted = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.COMPONENT_LABEL: use}
     return wanted.items() <= meta.get("labels", {}).items() and not meta.get("ownerReferences")
 
 

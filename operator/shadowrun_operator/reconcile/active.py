@@ -19,6 +19,7 @@ from shadowrun_operator.reconcile.objects import (
     arm_access_steps,
     arm_identities,
     arm_steps,
+    before_until,
     candidate_steps,
     capture_steps,
     is_patched,
@@ -28,7 +29,7 @@ from shadowrun_operator.reconcile.objects import (
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.pending import POLL_S, RESYNC_S, SOON_S
 from shadowrun_operator.reconcile.plan import Delete, Event, Plan, Step
-from shadowrun_operator.reconcile.progress import Progress, progress
+from shadowrun_operator.reconcile.progress import Progress, progress, renewed
 from shadowrun_operator.reconcile.push import push_of
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.removal import remaining, removal
@@ -59,7 +60,7 @@ def preparing(seen: Observation, record: RunRecord) -> Plan:
 def warming_up(seen: Observation, record: RunRecord) -> Plan:
     """Window 0: copies first only warm the arms, then give the limits; none of them is counted."""
     done = progress(seen)
-    end = ending(seen, done)
+    record, end = renewed(record, done), ending(seen, done)
     if end is not None:
         return begin_finishing(seen, record, *end)
     if record.warmed is None:
@@ -72,7 +73,7 @@ def warming_up(seen: Observation, record: RunRecord) -> Plan:
 def running(seen: Observation, record: RunRecord) -> Plan:
     """Window 1: pairs count against frozen thresholds until an ending is met."""
     done = progress(seen)
-    end = ending(seen, done)
+    record, end = renewed(record, done), ending(seen, done)
     if end is not None:
         return begin_finishing(seen, record, *end)
     return _steady(seen, record, done, "Running", _running_message(seen, done))
@@ -80,24 +81,27 @@ def running(seen: Observation, record: RunRecord) -> Plan:
 
 def _warming(seen: Observation, record: RunRecord, done: Progress) -> Plan:
     length, since = seen.run.spec.arms.warmup.duration, done.warm_up_since
-    plan = _steady(seen, record, done, "WarmingUp", _warming_message(seen, since))
+    plan = _steady(seen, record, done, "WarmingUp", _warming_message(seen, record, since))
     if since is None or seen.now < since + length.seconds:
         return plan
     warm = msgspec.structs.replace(record, warmed=calibration_mark(done.evidence.warm_up))
     return dataclasses.replace(plan, record=warm, checkpoint=True)
 
 
-def _warming_message(seen: Observation, since: float | None) -> str:
-    spec = seen.run.spec
-    if since is None and spec.capture.proxy is not None:
-        service = spec.capture.proxy.service_name
+def _warming_message(seen: Observation, record: RunRecord, since: float | None) -> str:
+    spec, service = seen.run.spec, seen.run.spec.capture.service_name
+    if since is None and seen.now < before_until(seen, record):
+        return "Customers are watched without copies first, so that their path can be compared."
+    if since is None and seen.external:
+        return f"No copy has been answered yet: does your proxy send them to Service {service!r}, port 8080?"
+    if since is None:
         return f"No copy has been answered yet: do clients call Service {service!r}, with POST to spec.capture.paths?"
     return f"Warming the arms for {spec.arms.warmup.duration} of traffic."
 
 
 def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, message: str) -> Plan:
     side: Side = "capture" if any(pod.ready for pod in seen.pods_of(names.CAPTURE)) else "primary"
-    copying = side == "capture" and not seen.run.spec.suspend
+    copying = (seen.external or side == "capture") and not seen.run.spec.suspend
     config = next_config(seen, record, copying=copying, indicators=record.indicators)
     steps = [
         *capture_steps(seen, record, config, side),
@@ -108,6 +112,7 @@ def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, 
     return Plan(
         status=with_progress(seen, status, record, done),
         requeue_after=_wait(seen, done, POLL_S),
+        record=None if record == seen.record else record,
         checkpoint=seen.now - seen.checkpoint_at >= CHECKPOINT_S,
         steps=tuple(steps),
         push=push_of(seen, config),
@@ -123,8 +128,7 @@ def _everything(seen: Observation, record: RunRecord) -> list[Step]:
 def _everything_ready(seen: Observation, record: RunRecord) -> bool:
     finding = hardware_matches(seen)
     matched = finding.matched is True or (finding.matched is False and seen.run.spec.hardware.policy == "Report")
-    parts = (*seen.run.spec.arm_names, names.MIRROR, names.CAPTURE)
-    return matched and is_patched(seen, record) and all(seen.all_ready(part) for part in parts)
+    return matched and is_patched(seen, record) and all(seen.all_ready(part) for part in seen.components)
 
 
 def _start_copying(seen: Observation, record: RunRecord) -> Plan:
@@ -132,7 +136,7 @@ def _start_copying(seen: Observation, record: RunRecord) -> Plan:
     config = next_config(seen, record, copying=not seen.run.spec.suspend)
     steps = [*capture_steps(seen, record, config, "capture"), *mirror_steps(seen, config)]
     status = status_of(seen, "WarmingUp", "Everything is ready: copying begins with the warm-up.", record=started)
-    event = Event("Normal", "CopyingStarted", "Arms, mirror and capture are ready; the warm-up begins.")
+    event = Event("Normal", "CopyingStarted", "Everything of the run is ready; the warm-up begins.")
     return Plan(
         status=status,
         requeue_after=POLL_S,
@@ -184,8 +188,7 @@ def _wait(seen: Observation, done: Progress, poll: float) -> float:
 
 
 def _preparing_message(seen: Observation) -> str:
-    parts = (*seen.run.spec.arm_names, names.MIRROR, names.CAPTURE)
-    waiting = [part for part in parts if not seen.all_ready(part)]
+    waiting = [part for part in seen.components if not seen.all_ready(part)]
     if waiting:
         return f"Waiting for {', '.join(waiting)} to be ready."
     return hardware_matches(seen).message

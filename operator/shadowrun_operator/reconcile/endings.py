@@ -22,6 +22,16 @@ class Ending(Protocol):
         ...
 
 
+class LivePathHarmed:
+    """Copying costs customers more than it may."""
+
+    reason: ClassVar = EndReason.LIVE_PATH_HARMED
+
+    def met(self, seen: Observation, done: Progress) -> str | None:
+        """Errors or first bytes with copying on are worse than `spec.livePathGuard` allows, beyond chance."""
+        return None if done.harm is None else f"{done.harm} {done.pairs} pairs had been counted."
+
+
 class Stopped:
     """Somebody asked for it."""
 
@@ -157,6 +167,7 @@ class TokensReached:
 
 
 ENDINGS: tuple[Ending, ...] = (
+    LivePathHarmed(),
     Stopped(),
     SpecChanged(),
     ArmChanged(),
@@ -168,7 +179,7 @@ ENDINGS: tuple[Ending, ...] = (
     PairsReached(),
     TokensReached(),
 )
-"""The first that is met gives the reason: what makes evidence worthless comes before what completes it."""
+"""The first that is met gives the reason: customers come first, then what makes evidence worthless, then its end."""
 
 
 def ending(seen: Observation, done: Progress) -> tuple[EndReason, str] | None:
@@ -213,7 +224,7 @@ def _long_enough(seen: Observation, done: Progress) -> bool:
 
 def _unready(seen: Observation) -> list[str]:
     parts = []
-    for component in (*seen.run.spec.arm_names, names.MIRROR, names.CAPTURE):
+    for component in seen.components:
         if seen.all_ready(component):
             continue
         why = next((pod.waiting for pod in seen.pods_of(component) if pod.waiting), "")

@@ -56,6 +56,8 @@ def facts_of(seen: Observation, record: RunRecord, done: Progress) -> Facts:
             "mirror": seen.settings.mirror_image,
             "capture": seen.settings.capture_image,
         },
+        rates=record.pace.changes,
+        watch=record.watch,
     )
 
 

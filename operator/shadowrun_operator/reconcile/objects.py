@@ -24,17 +24,21 @@ from shadowrun_operator.manifests.capture import (
     capture_secret,
     capture_service,
 )
-from shadowrun_operator.manifests.configuration import mirror_config
+from shadowrun_operator.manifests.configuration import before_s, mirror_config
 from shadowrun_operator.manifests.mirror import (
+    copies_service,
     mirror_deployment,
     mirror_network_policy,
+    mirror_pdb,
+    mirror_pods_service,
     mirror_secret,
     mirror_service,
 )
 from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.pulling import pulled
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.plan import Apply, Create, PatchCandidate, Step
-from shadowrun_operator.reconcile.primary import PrimaryPort, arm_target, primary_port, service_port
+from shadowrun_operator.reconcile.primary import PrimaryPort, arm_target, primary_port, service_port, speaks_h2c
 from shadowrun_operator.reconcile.record import RunRecord
 
 Side = Literal["primary", "capture"]
@@ -84,8 +88,10 @@ def arm_access_steps(seen: Observation, record: RunRecord) -> list[Step]:
     """Who may reach the arms, and under which names."""
     spec, port = seen.run.spec, resolved_port(seen, record)
     missing = [arm for arm in spec.arm_names if port is not None and seen.object("Service", arm) is None]
+    entry = (service_port(seen.primary, spec.primary.service.port) if seen.primary else None) or {}
+    said = entry.get("appProtocol", "")
     services: list[Step] = [
-        Create(arm_service(seen.ref, arm, port=port.port, target_port=arm_target(spec, port)))
+        Create(arm_service(seen.ref, arm, port=port.port, target_port=arm_target(spec, port), app_protocol=said))
         for arm in missing
         if port is not None
     ]
@@ -103,7 +109,10 @@ def arm_identities(seen: Observation) -> dict[str, str]:
 def next_config(
     seen: Observation, record: RunRecord, *, copying: bool, indicators: tuple[Indicator, ...] = ()
 ) -> MirrorConfig:
-    """The configuration that should hold now: the stored one if it says the same, else one of a higher version."""
+    """The configuration that should hold now: the stored one if it says the same, else one of a higher version.
+
+    Before anything is copied customers are watched for a while, where the spec guards their path.
+    """
     known = seen.config
     version = 1 if known is None else known.version
     seed = seen.fresh.seed if known is None else known.capture.sampling.seed
@@ -116,10 +125,18 @@ def next_config(
         window=1 if indicators else WARM_UP,
         copying=copying,
         indicators=indicators or open_indicators(rules_of(seen.run.spec)),
+        rate_share=record.rate_share,
+        before=not record.copying_since or seen.now < before_until(seen, record),
+        http2=_http2(seen, record),
     )
     if known is None or wanted == known:
         return wanted
     return msgspec.structs.replace(wanted, version=version + 1)
+
+
+def before_until(seen: Observation, record: RunRecord) -> float:
+    """UTC seconds until which customers are watched without copies; in the past where nothing guards their path."""
+    return record.copying_since + before_s(seen.run.spec)
 
 
 def config_steps(seen: Observation, config: MirrorConfig) -> list[Step]:
@@ -132,27 +149,37 @@ def mirror_steps(seen: Observation, config: MirrorConfig) -> list[Step]:
     """The mirror and all it needs."""
     ref, spec = seen.ref, seen.run.spec
     credential = spec.arms.credentials_secret_ref
+    replicas = spec.mirror.replicas
     deployment = mirror_deployment(
         ref,
         image=seen.settings.mirror_image,
         token=token_of(seen),
+        replicas=replicas,
         credentials_secret=credential.name if credential else "",
         credentials_key=credential.key if credential else "token",
     )
     wanted = [
-        mirror_network_policy(ref, operator_namespace=seen.settings.namespace),
+        mirror_network_policy(ref, operator_namespace=seen.settings.namespace, external=seen.external),
         mirror_service(ref),
-        deployment,
+        *([mirror_pods_service(ref)] if replicas > 1 and not seen.external else []),
+        *([mirror_pdb(ref)] if replicas > 1 else []),
+        _pulled(seen, deployment),
     ]
     return config_steps(seen, config) + _applied(seen, wanted)
 
 
 def capture_steps(seen: Observation, record: RunRecord, config: MirrorConfig, side: Side) -> list[Step]:
-    """Capture, and its Service on the side it should be. The Service comes first: customers may call it at once."""
+    """Capture, and its Service on the side it should be. The Service comes first: customers may call it at once.
+
+    Where copies come from a proxy of the user's own there is nothing but the Service it sends them to.
+    """
+    external = seen.run.spec.capture.external
+    if external is not None:
+        return _copies_steps(seen, external.service_name)
     inputs = capture_inputs(seen, record, config)
     if inputs is None:
         return []
-    wanted = [capture_secret(inputs), capture_pdb(inputs), capture_deployment(inputs)]
+    wanted = [capture_secret(inputs), capture_pdb(inputs), _pulled(seen, capture_deployment(inputs))]
     return service_steps(seen, inputs, side) + _applied(seen, wanted)
 
 
@@ -186,12 +213,37 @@ def capture_inputs(seen: Observation, record: RunRecord, config: MirrorConfig) -
         token=token_of(seen),
         image=seen.settings.capture_image,
         replicas=spec.capture.proxy.replicas,
+        mirrors=spec.mirror.replicas,
+        shadow_baggage=spec.capture.proxy.shadow_baggage,
     )
 
 
 def token_of(seen: Observation) -> str:
     """The token of this run, or the one drawn for it."""
     return seen.token or seen.fresh.token
+
+
+def _http2(seen: Observation, record: RunRecord) -> bool:
+    """How the arms are spoken to, as the primary's port says; settled when copying begins."""
+    if record.copying_since and seen.config is not None:
+        return any(arm.http2 for arm in seen.config.arms)
+    return seen.primary is not None and speaks_h2c(seen.primary, seen.run.spec.primary.service.port)
+
+
+def _copies_steps(seen: Observation, name: str) -> list[Step]:
+    service, known = names.stamped(copies_service(seen.ref, name)), seen.capture_service
+    if names.is_current(service, known) and known is not None and takes_copies(seen, known):
+        return []
+    return [Apply(service)]
+
+
+def takes_copies(seen: Observation, service: Manifest) -> bool:
+    """Whether what is sent to a Service reaches this run's mirror."""
+    return bool(service["spec"].get("selector") == names.selector(seen.ref, names.MIRROR))
+
+
+def _pulled(seen: Observation, deployment: Manifest) -> Manifest:
+    return pulled(deployment, policy=seen.settings.pull_policy, secrets=seen.settings.pull_secrets)
 
 
 def _arm_creation(seen: Observation, record: RunRecord, arm: str, *, replicas: int) -> Create:

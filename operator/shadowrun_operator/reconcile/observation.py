@@ -23,6 +23,8 @@ class Settings:
     capture_image: str
     namespace: str = ""  # the operator's; empty outside a cluster
     version: str = ""
+    pull_policy: str = "IfNotPresent"  # of the images of mirror and capture
+    pull_secrets: tuple[str, ...] = ()  # names of Secrets that have to be in the run's namespace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,7 @@ class Pod:
 class OtherRun:
     """Another ShadowRun of the namespace that has been accepted and is not complete.
 
+    `primary` is the Service that it stands before; "" where copies come from a proxy of the user's own.
     `older`: it was created before this one, so that of two that were accepted at once, both know which may stay.
     """
 
@@ -74,7 +77,7 @@ class Observation:
     fresh: FreshSecrets
     primary: Manifest | None = None  # the primary's Service
     source: Manifest | None = None  # the Deployment that the arms are copied from
-    capture_service: Manifest | None = None  # whatever Service has the name that spec.capture.proxy asks for
+    capture_service: Manifest | None = None  # whatever Service has the name that spec.capture asks for
     credential_found: bool = True
     objects: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
     foreign: tuple[str, ...] = ()  # objects that are not ours under names the run needs, as "Kind 'name'"
@@ -95,6 +98,16 @@ class Observation:
     def ref(self) -> RunRef:
         """Whom our objects belong to."""
         return RunRef(name=self.run.name, namespace=self.run.namespace, uid=self.run.uid)
+
+    @property
+    def external(self) -> bool:
+        """Whether copies come from a proxy of the user's own: nothing of ours stands in the customers' path then."""
+        return self.run.spec.capture.mode == "External"
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """Everything that has pods of the run and has to be ready before copies are taken."""
+        return (*self.run.spec.arm_names, names.MIRROR, *(() if self.external else (names.CAPTURE,)))
 
     def object(self, kind: str, component: str) -> Manifest | None:
         """Our object of a kind for a component."""

@@ -40,11 +40,17 @@ def abandoned_steps(found: Iterable[Manifest], now: float) -> tuple[Step, ...]:
     """What may be removed now of the objects of one run. A Service that can't be given back keeps its Envoy."""
     items = list(found)
     path = [item for item in items if item["metadata"]["labels"].get(names.COMPONENT_LABEL) == names.CAPTURE]
-    steps = _deletes([item for item in items if item not in path])
+    steps = _deletes([item for item in items if item not in path and not _is_for_copies(item)])
     services = [item for item in path if item["kind"] == "Service" and not is_given_back(item)]
     if services:
         return (*steps, *(Apply(back) for service in services if (back := given_back(service, now)) is not None))
     return (*steps, *_deletes([item for item in path if item["kind"] != "Service"]))
+
+
+def _is_for_copies(item: Manifest) -> bool:
+    """The Service that another proxy sends copies to: it stays, and has no endpoints once the mirror is gone."""
+    labels: dict[str, str] = item["metadata"]["labels"]
+    return bool(item["kind"] == "Service") and labels.get(names.COMPONENT_LABEL) == names.COPIES
 
 
 def _deletes(items: list[Manifest]) -> list[Step]:

@@ -31,6 +31,12 @@ def primary_port(service: Manifest, source: Manifest, port: int) -> PrimaryPort 
     return None if number is None else PrimaryPort(port=port, target=target, number=number)
 
 
+def speaks_h2c(service: Manifest, port: int) -> bool:
+    """Whether the port says that it takes HTTP/2 with prior knowledge, without TLS."""
+    entry = service_port(service, port) or {}
+    return bool(entry.get("appProtocol") == "kubernetes.io/h2c")
+
+
 def arm_target(spec: Spec, resolved: PrimaryPort) -> int | str:
     """Port of the arms' containers that requests go to."""
     return spec.arms.port if spec.arms.port is not None else resolved.target

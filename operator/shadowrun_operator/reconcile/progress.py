@@ -2,12 +2,17 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 from shadowrun_operator.judge.funnel import Funnel, funnel
+from shadowrun_operator.judge.live_path import Watch, harm, watched
 from shadowrun_operator.judge.merge import Merged, merged
 from shadowrun_operator.judge.rules import Rules, rules_of
 from shadowrun_operator.judge.thresholds import Shortfall, shortfalls
 from shadowrun_operator.manifests import names
 from shadowrun_operator.reconcile.observation import Observation
+from shadowrun_operator.reconcile.rate import Pace, paced, selected_count
+from shadowrun_operator.reconcile.record import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +24,9 @@ class Progress:
     funnel: Funnel
     lacking: tuple[Shortfall, ...]
     in_flight: int  # in mirrors that still live
+    watch: Watch | None  # what has been seen of customers, this look included
+    harm: str | None  # by how much copying costs them more than it may
+    pace: Pace  # how far the rates are lowered, this look included
 
     @property
     def pairs(self) -> int:
@@ -62,13 +70,36 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
         warmed=seen.record.warmed if seen.record else None,
         final=final,
     )
+    on, off, limits, record = evidence.on, evidence.off, rules.live_path, seen.record
+    watch = record.watch if record is not None else None
+    if limits is not None and record is not None and not record.ended_at:
+        watch = watched(watch, on, off, seen.now, limits)
     living = [e for key, e in seen.books.mirrors.items() if key not in dead]
     return Progress(
         rules=rules,
         evidence=evidence,
-        funnel=funnel(evidence),
+        funnel=funnel(evidence, rules.baseline, superset=rules.superset, external=rules.external),
         lacking=shortfalls(rules, evidence.calibration),
         in_flight=sum(c.in_flight.requests for e in living for w in e.windows.values() for c in w.classes.values()),
+        watch=watch,
+        harm=harm(watch, on, off, limits) if limits is not None else None,
+        pace=_pace(seen),
+    )
+
+
+def renewed(record: RunRecord, done: Progress) -> RunRecord:
+    """The record with what this look has added to it; an equal one where that is nothing."""
+    return msgspec.structs.replace(record, watch=done.watch, pace=done.pace)
+
+
+def _pace(seen: Observation) -> Pace:
+    """How far rates are lowered: decided while there are copies to go by."""
+    pace = seen.record.pace if seen.record is not None else Pace()
+    if seen.record is None or not seen.record.copying_since or seen.record.ended_at:
+        return pace
+    target = seen.run.spec.sampling.target_pairs_per_second
+    return paced(
+        pace, selected_count(seen.books.mirrors), seen.now, None if target is None else target.thousandths / 1000
     )
 
 

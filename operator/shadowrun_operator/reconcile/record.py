@@ -13,7 +13,9 @@ import msgspec
 from shadowrun_mirror.config import Indicator
 from shadowrun_mirror.evidence import CaptureEvidence, Evidence, Window
 
+from shadowrun_operator.judge.live_path import Watch
 from shadowrun_operator.judge.merge import latest
+from shadowrun_operator.reconcile.rate import Pace
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,9 +32,16 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         None  # what the warm-up had counted when the arms were warm (`judge.merge.calibration_mark`)
     )
     indicators: tuple[Indicator, ...] = ()  # with the thresholds that were frozen when the warm-up ended
+    pace: Pace = Pace()  # how far the sampling rates have been lowered
+    watch: Watch | None = None  # what was seen of customers with and without copying
     ended_at: float = 0.0
     end_reason: str = ""
     end_message: str = ""
+
+    @property
+    def rate_share(self) -> int:
+        """Millionths of the spec's rates that are copied now."""
+        return self.pace.share
 
 
 Snapshot = TypeVar("Snapshot", Evidence, CaptureEvidence)

@@ -19,13 +19,14 @@ LAST_PODS_S = 600.0
 
 _ARMS = (names.CANDIDATE, names.CONTROL, names.BASELINE)
 _ARM_KINDS = ("Deployment", "Service")
-_MIRROR_KINDS = ("Deployment", "Service", "NetworkPolicy", "Secret")
+_MIRROR_KINDS = ("Deployment", "PodDisruptionBudget", "Service", "NetworkPolicy", "Secret")
 _CAPTURE_KINDS = ("Deployment", "PodDisruptionBudget", "Secret")
 
 
 def removal(seen: Observation) -> tuple[Step, ...]:
     """What may be removed now: arms, then the Service is given back, then (drained) capture and mirror.
 
+    The Service for copies of another proxy needs no giving back: without the mirror it has no endpoints.
     A mirror without a readable Secret cannot be told to stop, so it goes with the arms.
     """
     steps: list[Step] = [*_arms(seen)]
@@ -37,6 +38,7 @@ def removal(seen: Observation) -> tuple[Step, ...]:
         steps += _deletes(seen, _CAPTURE_KINDS, names.CAPTURE)
     if free or stuck(seen) or seen.config is None:
         steps += _deletes(seen, _MIRROR_KINDS, names.MIRROR)
+        steps += _deletes(seen, ("Service",), names.MIRROR_PODS)
     return tuple(steps)
 
 
@@ -46,9 +48,7 @@ def remaining(seen: Observation, steps: tuple[Step, ...] = ()) -> tuple[str, ...
     stays = {("ConfigMap", names.object_name(seen.run.name, part)) for part in (names.EVIDENCE, names.REPORT)}
     if stuck(seen):
         stays |= {(kind, names.object_name(seen.run.name, names.CAPTURE)) for kind in _CAPTURE_KINDS}
-    proxy = seen.run.spec.capture.proxy
-    if proxy is not None:
-        stays.add(("Service", proxy.service_name))
+    stays.add(("Service", seen.run.spec.capture.service_name))
     return tuple(f"{kind} '{name}'" for kind, name in sorted(seen.objects.keys() - gone - stays))
 
 

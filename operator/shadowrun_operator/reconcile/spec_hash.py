@@ -7,13 +7,16 @@ from pydantic import ValidationError
 from shadowrun_operator.api.spec import Spec
 
 MUTABLE = ("suspend", "stop", "duration", "admission")
-"""Fields of the spec that may change while a run is active; of `sampling` the rate may, too."""
+"""Fields of the spec that may change while a run is active."""
+
+MUTABLE_SAMPLING = ("rate", "targetPairsPerSecond")
+"""Of `sampling`, too."""
 
 
 def frozen_spec(spec: Spec) -> dict[str, Any]:
     """The spec as JSON without what may change."""
     kept = {key: value for key, value in spec.to_json().items() if key not in MUTABLE}
-    kept["sampling"] = {key: value for key, value in kept["sampling"].items() if key != "rate"}
+    kept["sampling"] = {key: value for key, value in kept["sampling"].items() if key not in MUTABLE_SAMPLING}
     return kept
 
 

@@ -1,6 +1,6 @@
 """The status that follows from an observation: conditions, arms, funnel, message. Pure; changes no state of the run."""
 
-from shadowrun_operator.api.conditions import ConditionType, Reason, set_condition
+from shadowrun_operator.api.conditions import ConditionType, EndReason, Reason, set_condition
 from shadowrun_operator.api.status import (
     MESSAGE_LENGTH,
     ArmStatus,
@@ -16,7 +16,7 @@ from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import content_hash
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.hardware import HardwareFinding, accelerator, hardware_found
-from shadowrun_operator.reconcile.objects import selected_side
+from shadowrun_operator.reconcile.objects import selected_side, takes_copies
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.removal import stuck
@@ -46,7 +46,7 @@ def status_of(
             "message": shortened(message, MESSAGE_LENGTH),
             "attempt": before.attempt or 1,
             "arms": arm_statuses(seen) if phase in ACTIVE or seen.arms_stand else before.arms,
-            "conditions": _conditions(seen, phase, accepted),
+            "conditions": _conditions(seen, phase, accepted, record or seen.record),
         }
     )
     if record is None:
@@ -83,11 +83,15 @@ def arm_statuses(seen: Observation) -> tuple[ArmStatus, ...]:
     return tuple(found)
 
 
-def _conditions(seen: Observation, phase: Phase, accepted: Said | None) -> tuple[Condition, ...]:
+def _conditions(
+    seen: Observation, phase: Phase, accepted: Said | None, record: RunRecord | None
+) -> tuple[Condition, ...]:
     conditions = seen.run.status.conditions
     if accepted is None and phase in ACTIVE:
         accepted = ("True", Reason.ACCEPTED, Reason.ACCEPTED.sentence)
     said = _before_start(phase) if phase in ("Pending", "Complete") else _found(seen, phase)
+    if record is not None and record.end_reason == EndReason.LIVE_PATH_HARMED:
+        said[ConditionType.LIVE_PATH_HEALTHY] = ("False", Reason.HARMED, record.end_message)
     if accepted is not None:
         said[ConditionType.ACCEPTED] = accepted
     if phase != "Complete":
@@ -109,7 +113,8 @@ def _before_start(phase: Phase) -> dict[ConditionType, Said]:
 def _found(seen: Observation, phase: Phase) -> dict[ConditionType, Said]:
     """Facts are renewed while there is something to see, and never replaced by its absence."""
     removed: Said = ("False", Reason.REMOVED, Reason.REMOVED.sentence)
-    stands = phase in ACTIVE or seen.object("Deployment", names.CAPTURE) is not None
+    receiver = names.MIRROR if seen.external else names.CAPTURE
+    stands = phase in ACTIVE or seen.object("Deployment", receiver) is not None
     said = {
         ConditionType.CAPTURE_READY: _capture_ready(seen) if stands else removed,
         ConditionType.ARMS_READY: removed,
@@ -143,9 +148,23 @@ def _set(
 
 
 def _capture_ready(seen: Observation) -> Said:
+    if seen.external:
+        return _copies_taken(seen)
     if seen.all_ready(names.CAPTURE):
         return "True", Reason.READY, Reason.READY.sentence
     return "False", Reason.WAITING, _waiting(seen, names.CAPTURE)
+
+
+def _copies_taken(seen: Observation) -> Said:
+    """Where copies come from a proxy of the user's own: the Service is there, and leads to a mirror that is ready."""
+    name = seen.run.spec.capture.service_name
+    if seen.capture_service is None or not takes_copies(seen, seen.capture_service):
+        return "False", Reason.WAITING, f"Service {name!r} for copies does not lead to the mirror yet."
+    ready = sum(1 for pod in seen.pods_of(names.MIRROR) if pod.ready)
+    if not ready:
+        return "False", Reason.WAITING, _waiting(seen, names.MIRROR)
+    wanted = seen.run.spec.mirror.replicas
+    return "True", Reason.READY, f"Service {name!r} takes copies on port 8080: {ready} of {wanted} mirrors are ready."
 
 
 def _arms_ready(seen: Observation) -> Said:
@@ -174,6 +193,8 @@ def _hardware_matched(seen: Observation, finding: HardwareFinding) -> Said:
 
 
 def _live_path(seen: Observation) -> Said:
+    if seen.external:
+        return "Unknown", Reason.EXTERNAL, Reason.EXTERNAL.sentence
     side = selected_side(seen)
     if side is None:
         return "Unknown", Reason.PENDING, "The capture Service does not exist."
@@ -203,6 +224,7 @@ def _provenance(seen: Observation, record: RunRecord) -> Provenance:
             "seed_fingerprint": content_hash(config.capture.sampling.seed)[:8] if config else before.seed_fingerprint,
             "versions": Versions(operator=seen.settings.version),
             "window": 1 if record.indicators else 0,
+            "capture": seen.run.spec.capture.mode,
             "hours_seen": tuple(hours),
         }
     )

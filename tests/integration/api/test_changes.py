@@ -17,6 +17,8 @@ STAYS_POSSIBLE: dict[str, Mapping[str, Any]] = {
     "stop": {"spec.stop": {"reason": "enough"}},
     "a shorter duration": {"spec.duration": "90m"},
     "the rate": {"spec.sampling.rate": "0.5%"},
+    "the target of the rate": {"spec.sampling.targetPairsPerSecond": "3"},
+    "the queue": {"spec.admission.queue": {"maxLength": 2, "maxWait": "1s"}},
     "the cap": {"spec.admission.maxInFlight": 2},
     "the timeout": {"spec.admission.timeout": "30s"},
     "labels": {"metadata.labels": {"team": "search"}},
@@ -29,7 +31,10 @@ NO_LONGER_POSSIBLE: dict[str, tuple[Mapping[str, Any], str]] = {
     "the sampling key": ({"spec.sampling.key": {"header": "x-user"}}, "spec.sampling.key decides"),
     "what happens without a key": ({"spec.sampling.onMissingKey": "Skip"}, "spec.sampling.onMissingKey decides"),
     "rates of classes": (
-        {"spec.sampling.classRates": [{"class": "long", "rate": "9%"}]},
+        {
+            "spec.sampling.classRates": [{"class": "long", "rate": "9%"}],
+            "spec.criteria.1.class": "default",
+        },
         "spec.sampling.classRates decides",
     ),
     "the mirror": ({"spec.mirror": {"replicas": 2}}, "spec.mirror decides"),

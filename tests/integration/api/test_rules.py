@@ -34,8 +34,25 @@ def only(*criteria: dict[str, Any]) -> dict[str, Any]:
     return {"spec.criteria": list(criteria)}
 
 
+def rates(*entries: dict[str, Any]) -> dict[str, Any]:
+    """Rates of classes, with criteria that each name a class."""
+    return {"spec.sampling.classRates": list(entries)} | only(share(**{"class": "long"}))
+
+
+def queue(length: int, wait: str) -> dict[str, Any]:
+    """A queue before the cap; the cap is high enough for any number of mirrors."""
+    return {"spec.admission.queue": {"maxLength": length, "maxWait": wait}}
+
+
+def guard(**fields: Any) -> dict[str, Any]:
+    """A guard of the live path."""
+    block = {"maxErrorIncrease": "1%"} | fields
+    return {"spec.livePathGuard": {key: value for key, value in block.items() if value is not ABSENT}}
+
+
 CLASS = {"name": "long", "when": {"promptTokens": {"min": 8000}}}
 CREDENTIAL = {"credential": True}
+EXTERNAL = {"mode": "External", "external": {"serviceName": "chat-copies"}}
 
 RULES = {
     "a name is at most 40 characters": Rule(
@@ -55,7 +72,30 @@ RULES = {
     ),
     "mode Proxy needs its settings": Rule({}, {"spec.capture": {}}, "mode Proxy needs capture.proxy"),
     "another mode has no proxy": Rule(
-        {"spec.capture": {"mode": "External"}}, {"spec.capture.mode": "External"}, "for mode Proxy only"
+        {"spec.capture": EXTERNAL}, {"spec.capture": EXTERNAL | {"proxy": {"serviceName": "x"}}}, "for mode Proxy only"
+    ),
+    "mode External needs its settings": Rule(
+        {"spec.capture": EXTERNAL}, {"spec.capture": {"mode": "External"}}, "mode External needs capture.external"
+    ),
+    "another mode has no settings of External": Rule(
+        {"spec.capture": {"mode": "HTTPRoute"}},
+        {"spec.capture": {"mode": "HTTPRoute", "external": {"serviceName": "x"}}},
+        "for mode External only",
+    ),
+    "the Service for copies is not the primary": Rule(
+        {"spec.capture": EXTERNAL},
+        {"spec.capture": {"mode": "External", "external": {"serviceName": "chat"}}},
+        "must differ from the primary's Service",
+    ),
+    "the Service for copies is not one of the run's": Rule(
+        {"spec.capture": EXTERNAL},
+        {"spec.capture": {"mode": "External", "external": {"serviceName": "prefix-cache-mirror-pods"}}},
+        "for a Service of its own",
+    ),
+    "shadow baggage is stripped or trusted": Rule(
+        {"spec.capture.proxy.shadowBaggage": "Trust"},
+        {"spec.capture.proxy.shadowBaggage": "Keep"},
+        "Unsupported value",
     ),
     "a mode is a known one": Rule({"spec.capture.mode": "Proxy"}, {"spec.capture.mode": "Magic"}, "Unsupported value"),
     "capture is not the primary": Rule(
@@ -107,16 +147,52 @@ RULES = {
     "unit Request has no key": Rule(
         {"spec.sampling": {"unit": "Request"}}, {"spec.sampling.unit": "Request"}, "unit Request takes no key"
     ),
+    "a key in the body is at its top": Rule(
+        {"spec.sampling.key": {"bodyField": "prompt_cache_key"}},
+        {"spec.sampling.key": {"bodyField": "metadata.user"}},
+        "should match",
+    ),
+    "only conversations are followed": Rule(
+        {"spec.sampling.onMissingKey": "Lineage"},
+        {"spec.sampling.onMissingKey": "Lineage", "spec.sampling.unit": "Key"},
+        "onMissingKey Lineage follows conversations",
+    ),
+    "conversations without a key are not skipped": Rule(
+        {"spec.sampling": {"unit": "Conversation"}},
+        {"spec.sampling": {"unit": "Conversation", "onMissingKey": "Skip"}},
+        "none is skipped for lack of a key",
+    ),
+    "a target is above zero": Rule(
+        {"spec.sampling.targetPairsPerSecond": "0.001"},
+        {"spec.sampling.targetPairsPerSecond": "0.0"},
+        "targetPairsPerSecond must be above 0",
+    ),
+    "a target has at most three decimals": Rule(
+        {"spec.sampling.targetPairsPerSecond": "99999.999"},
+        {"spec.sampling.targetPairsPerSecond": "0.0001"},
+        "should match",
+    ),
+    "a target is a string": Rule(
+        {"spec.sampling.targetPairsPerSecond": "2"}, {"spec.sampling.targetPairsPerSecond": 2}, "must be of type string"
+    ),
     "unit Key has a key": Rule({"spec.sampling.unit": "Key"}, {"spec.sampling": {"unit": "Key"}}, "unit Key needs"),
     "a class has one rate": Rule(
-        {"spec.sampling.classRates": [{"class": "long", "rate": "9%"}]},
-        {"spec.sampling.classRates": [{"class": "long", "rate": "9%"}, {"class": "long", "rate": "8%"}]},
+        rates({"class": "long", "rate": "9%"}),
+        rates({"class": "long", "rate": "9%"}, {"class": "long", "rate": "8%"}),
         "Duplicate value",
     ),
     "a class with a rate exists": Rule(
-        {"spec.sampling.classRates": [{"class": "default", "rate": "9%"}]},
-        {"spec.sampling.classRates": [{"class": "short", "rate": "9%"}]},
+        rates({"class": "default", "rate": "9%"}),
+        rates({"class": "short", "rate": "9%"}),
         "classRates names a class that spec.classes does not have",
+    ),
+    "the rate of a class is above zero": Rule(
+        rates({"class": "long", "rate": "0.0001%"}), rates({"class": "long", "rate": "0%"}), "rate must be above 0%"
+    ),
+    "with rates of classes every criterion names one": Rule(
+        rates({"class": "long", "rate": "9%"}),
+        rates({"class": "long", "rate": "9%"}) | only(share()),
+        "every criterion must name a class",
     ),
     "a cap is at least one": Rule(
         {"spec.admission.maxInFlight": 1}, {"spec.admission.maxInFlight": 0}, "greater than or equal to 1"
@@ -130,10 +206,38 @@ RULES = {
     "a duration has whole units of h, m and s": Rule(
         {"spec.admission.timeout": "1m30s"}, {"spec.admission.timeout": "1.5m"}, "should match"
     ),
-    "a queue is bounded": Rule(
-        {"spec.admission.queue": {"maxLength": 1024}}, {"spec.admission.queue": {"maxLength": 1025}}, "less than"
-    ),
+    "a queue is bounded": Rule(queue(1024, "1s"), queue(1025, "1s"), "less than"),
+    "a queue has a wait": Rule(queue(1, "1s"), queue(1, "0s"), "needs a maxWait above 0s"),
+    "a wait is at most a minute": Rule(queue(1, "1m"), queue(1, "61s"), "maxWait must be at most 1m"),
     "a mirror has a pod": Rule({"spec.mirror": {"replicas": 2}}, {"spec.mirror": {"replicas": 0}}, "greater than"),
+    "every mirror has a place for a pair": Rule(
+        {"spec.mirror": {"replicas": 8}}, {"spec.mirror": {"replicas": 9}}, "admission.maxInFlight is divided"
+    ),
+    "every mirror has a place in the queue": Rule(
+        queue(2, "1s") | {"spec.mirror": {"replicas": 2}},
+        queue(1, "1s") | {"spec.mirror": {"replicas": 2}},
+        "admission.queue.maxLength is divided",
+    ),
+    "several mirrors take the credential as key and no field of the body": Rule(
+        {"spec.mirror": {"replicas": 2}, "spec.sampling": {"unit": "Key", "key": CREDENTIAL}},
+        {"spec.mirror": {"replicas": 2}, "spec.sampling": {"unit": "Key", "key": {"bodyField": "user"}}},
+        "needs a key that capture can see",
+    ),
+    "several mirrors follow no openings": Rule(
+        {"spec.mirror": {"replicas": 1}, "spec.sampling": {"unit": "Conversation"}},
+        {"spec.mirror": {"replicas": 2}, "spec.sampling": {"unit": "Conversation"}},
+        "needs a key that capture can see",
+    ),
+    "several mirrors follow no openings for lack of a key": Rule(
+        {"spec.mirror": {"replicas": 2}, "spec.sampling.onMissingKey": "Skip"},
+        {"spec.mirror": {"replicas": 2}, "spec.sampling.onMissingKey": "Lineage"},
+        "needs a key that capture can see",
+    ),
+    "several mirrors keep no conversations of another proxy": Rule(
+        {"spec.mirror": {"replicas": 2}, "spec.capture": EXTERNAL, "spec.sampling": {"unit": "Request"}},
+        {"spec.mirror": {"replicas": 2}, "spec.capture": EXTERNAL},
+        "conversations would be scattered",
+    ),
     "arms have a template": Rule({}, {"spec.arms.template": ABSENT}, "spec.arms.template: Required value"),
     "arms have a candidate": Rule({}, {"spec.arms.candidate": ABSENT}, "spec.arms.candidate: Required value"),
     "control is on or off": Rule({"spec.arms.control": "Enabled"}, {"spec.arms.control": "On"}, "Unsupported value"),
@@ -180,7 +284,18 @@ RULES = {
         "at most 8 items",
     ),
     "a class has a condition": Rule(
-        {"spec.classes.0.when": {"stream": True}}, {"spec.classes.0.when": {}}, "at least one condition"
+        {"spec.classes.0.when": {"schema": True}}, {"spec.classes.0.when": {}}, "at least one condition"
+    ),
+    "a class may go by images": Rule(
+        {"spec.classes.0.when": {"images": False}}, {"spec.classes.0.when": {"images": "no"}}, "of type boolean"
+    ),
+    "turns are a range": Rule(
+        {"spec.classes.0.when": {"turns": {"min": 2}}}, {"spec.classes.0.when": {"turns": 2}}, "of type object"
+    ),
+    "a range of turns is not empty": Rule(
+        {"spec.classes.0.when": {"turns": {"min": 2, "max": 2}}},
+        {"spec.classes.0.when": {"turns": {"min": 3, "max": 2}}},
+        "min must not exceed max",
     ),
     "a range is not empty": Rule(
         {"spec.classes.0.when": {"promptTokens": {"min": 5, "max": 5}}},
@@ -249,6 +364,22 @@ RULES = {
         {"spec.livePathGuard": {"maxLatencyIncrease": "10%"}},
         {"spec.livePathGuard": {"maxLatencyIncrease": "10"}},
         "should match",
+    ),
+    "a guard has a limit": Rule(
+        guard(maxErrorIncrease="1%"), guard(maxErrorIncrease=ABSENT), "needs maxLatencyIncrease, maxErrorIncrease"
+    ),
+    "a guard pauses at most half of the time": Rule(
+        guard(pauseShare="50.0%"), guard(pauseShare="50.0001%"), "pauseShare must be above 0% and at most 50%"
+    ),
+    "a guard pauses": Rule(
+        guard(pauseShare="0.5%"), guard(pauseShare="0.0%"), "pauseShare must be above 0% and at most 50%"
+    ),
+    "a pause is at least five seconds": Rule(guard(pauseSlot="5s"), guard(pauseSlot="4s"), "between 5s and 5m"),
+    "a pause is at most five minutes": Rule(guard(pauseSlot="5m"), guard(pauseSlot="301s"), "between 5s and 5m"),
+    "a guard needs an Envoy of ours": Rule(
+        guard() | {"spec.capture.maxBodyBytes": "1Mi"},
+        guard() | {"spec.capture": EXTERNAL},
+        "livePathGuard needs an Envoy of our own",
     ),
     "a stop has a reason of bounded length": Rule(
         {"spec.stop": {"reason": "a" * 256}}, {"spec.stop": {"reason": "a" * 257}}, "more than 256"

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+import urllib.parse
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +18,11 @@ from typing import Any
 import msgspec
 from shadowrun_mirror.capture.routefile import write_first_routes, write_routes
 from shadowrun_mirror.capture.routes import routes
-from shadowrun_mirror.capture.stats import STATS_FILTER, capture_evidence, envoy_epoch, version_text
-from shadowrun_mirror.config import CaptureRules, MissingKey, Sampling, encode
+from shadowrun_mirror.capture.stats import STATS_QUERY, capture_evidence, envoy_epoch, version_text
+from shadowrun_mirror.config import CaptureRules, MissingKey, Pauses, Sampling, encode
 from shadowrun_mirror.directive import CaptureDirective
 from shadowrun_mirror.evidence import CaptureEvidence, Source
-from shadowrun_operator.manifests.capture import CapturePorts, capture_bootstrap
+from shadowrun_operator.manifests.capture import CapturePorts, ShadowBaggage, capture_bootstrap
 
 _wheel = find_spec("envoy")
 assert _wheel is not None
@@ -232,6 +233,7 @@ def directive(
     key_header: str = "x-conversation-id",
     on_missing_key: MissingKey = "Random",
     seed: int = 2**63 + 7,
+    pauses: Pauses | None = None,
 ) -> CaptureDirective:
     sampling = Sampling(
         unit="Conversation", threshold=threshold, seed=seed, key_headers=(key_header,), on_missing_key=on_missing_key
@@ -243,7 +245,7 @@ def directive(
         copying=copying,
         expiry=time.time() + expiry_in,
         lease_s=lease_s,
-        rules=CaptureRules(paths=(PATH,), max_body_bytes=max_body_bytes, sampling=sampling),
+        rules=CaptureRules(paths=(PATH,), max_body_bytes=max_body_bytes, sampling=sampling, pauses=pauses),
     )
 
 
@@ -256,7 +258,11 @@ class Capture:
     primary_port: int
     mirror_port: int
     ports: CapturePorts
+    log_port: int
     primary_host: str = "127.0.0.1"
+    mirror_hosts: tuple[str, ...] = ("127.0.0.1",)
+    key_headers: tuple[str, ...] = ("x-conversation-id",)
+    shadow_baggage: ShadowBaggage = "Strip"
     process: asyncio.subprocess.Process | None = None
     epoch: str = ""
 
@@ -273,8 +279,13 @@ class Capture:
             listen_port=self.customers,
             primary_host=self.primary_host,
             primary_port=self.primary_port,
-            mirror_host="127.0.0.1",
+            mirror_hosts=self.mirror_hosts,
             mirror_port=self.mirror_port,
+            mirrors=len(self.mirror_hosts),
+            key_headers=self.key_headers,
+            run_uid="run-1",
+            log_port=self.log_port,
+            shadow_baggage=self.shadow_baggage,
             max_body_bytes=max_body_bytes,
             ports=self.ports,
             routes_folder=str(self.routes),
@@ -313,16 +324,22 @@ class Capture:
     async def admin(self, path: str, method: str = "GET") -> bytes:
         return (await self._get(self.ports.admin, path, method)).body
 
+    async def is_quiet(self) -> bool:
+        """Whether no copy is on its way."""
+        active = await self.admin("/stats?filter=cluster.(copies|mirror).*upstream_rq_active$")
+        return all(line.endswith(b" 0") for line in active.strip().splitlines())
+
     async def evidence(self) -> CaptureEvidence:
-        raw = await self.admin(f"/stats?format=json&filter={STATS_FILTER.replace('|', '%7C')}")
+        raw = await self.admin("/stats?" + urllib.parse.urlencode(STATS_QUERY))
         epoch = envoy_epoch(await self.admin("/server_info"))
         source = Source(pod="p", pod_uid="u", epoch=epoch, sequence=1, time=time.time())
         return capture_evidence(raw, run_uid="run-1", source=source)
 
-    async def follow(self, told: CaptureDirective, *, copying: bool = True) -> None:
+    async def follow(self, told: CaptureDirective, *, copying: bool = True, paused: bool = False) -> None:
         """Write the routes as the companion would, and wait until Envoy follows them."""
-        version = version_text(told.version, told.window, "copying" if copying and told.copying else "nolease")
-        write_routes(self.routes, routes(told, copying=copying, version=version))
+        standing = "nolease" if not (copying and told.copying) else "paused" if paused else "copying"
+        version = version_text(told.version, told.window, standing)
+        write_routes(self.routes, routes(told, copying=copying, paused=paused, version=version))
 
         async def followed() -> bool:
             stats: Any = json.loads(await self.admin("/stats?format=json&filter=version_text"))
@@ -332,14 +349,22 @@ class Capture:
 
 
 def capture_on_free_ports(folder: Path) -> Capture:
-    customers, to_primary, to_mirror, admin, readiness, companion = free_ports(6)
+    customers, to_primary, to_mirror, admin, readiness, companion, log = free_ports(7)
     ports = CapturePorts(admin=admin, readiness=readiness, companion=companion)
-    return Capture(folder, customers, to_primary, to_mirror, ports)
+    return Capture(folder, customers, to_primary, to_mirror, ports, log)
 
 
 @contextlib.asynccontextmanager
-async def running_capture(folder: Path, *, max_body_bytes: int = 1 << 20) -> AsyncIterator[Capture]:
+async def running_capture(
+    folder: Path,
+    *,
+    max_body_bytes: int = 1 << 20,
+    shadow_baggage: ShadowBaggage = "Strip",
+    mirror_hosts: tuple[str, ...] = ("127.0.0.1",),
+) -> AsyncIterator[Capture]:
     capture = capture_on_free_ports(folder)
+    capture.shadow_baggage = shadow_baggage
+    capture.mirror_hosts = mirror_hosts
     try:
         await capture.start(max_body_bytes)
         yield capture

@@ -10,63 +10,20 @@ import pytest
 from shadowrun_mirror.evidence import Amount
 from shadowrun_operator.manifests.capture import max_copies
 
-from tests.integration.capture.harness import (
-    Behaviour,
-    Capture,
-    Client,
-    Message,
-    Peer,
-    answer,
-    directive,
-    read_body,
-    running_scene,
-    until,
+from tests.integration.capture.faults import (
+    answers_sixty_megabytes,
+    hangs_up,
+    never_answers,
+    never_reads,
+    reads_slowly,
+    refuses_before_reading,
 )
+from tests.integration.capture.harness import Behaviour, Capture, Client, Peer, directive, running_scene, until
 
 pytestmark = pytest.mark.path
 
 LARGEST = 6 << 20
 SMALL, LARGE = 40, 6
-
-
-async def never_reads(_: Message, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    writer.transport.pause_reading()  # type: ignore[attr-defined]
-    await asyncio.sleep(60)
-    return False
-
-
-async def reads_slowly(head: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    left = int(head.header("content-length") or 0)
-    while left > 0 and (piece := await reader.read(min(left, 20_000))):
-        left -= len(piece)
-        await asyncio.sleep(0.1)
-    await answer(writer, "202 Accepted", [])
-    return True
-
-
-async def never_answers(head: Message, reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> bool:
-    await read_body(reader, head)
-    await asyncio.sleep(60)
-    return False
-
-
-async def answers_sixty_megabytes(head: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    await read_body(reader, head)
-    await answer(writer, "200 OK", [("Content-Length", str(60 << 20))])
-    for _ in range(60):
-        writer.write(b"x" * (1 << 20))
-        await writer.drain()
-    return True
-
-
-async def hangs_up(_: Message, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    writer.transport.abort()
-    return False
-
-
-async def refuses_before_reading(_: Message, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    await answer(writer, "503 Busy", [("Connection", "close")])
-    return False
 
 
 async def customers(capture: Capture) -> tuple[list[int], float]:

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 from shadowrun_operator.manifests.capture import companion_command
 
+from tests.integration.capture.companions import LEASE_S, companioned, copies, passes
 from tests.integration.capture.harness import (
     TOKEN,
     Capture,
     Client,
     Control,
     Message,
-    Peer,
     answer,
     boot_files,
     companion_environment,
@@ -28,30 +28,10 @@ from tests.integration.capture.harness import (
     directive,
     free_ports,
     running_scene,
-    start_companion,
     until,
 )
 
 pytestmark = pytest.mark.path
-
-LEASE_S = 2.0
-
-
-@asynccontextmanager
-async def companioned(folder: Path, told: Control | None = None) -> AsyncIterator[tuple[Capture, Control, Peer]]:
-    """Envoy, its companion, a mirror whose control answers `directive()` with a short lease, copying on."""
-    control = told or Control(free_ports(1)[0], directive(version=1, lease_s=LEASE_S))
-    async with running_scene(folder) as (capture, _, to_mirror):
-        await control.start()
-        companion = await start_companion(capture, boot_files(folder, control.told), f"http://127.0.0.1:{control.port}")
-        try:
-            await until(lambda: copies(capture), 10.0)
-            yield capture, control, to_mirror
-        finally:
-            with suppress(ProcessLookupError):
-                companion.kill()
-            await companion.wait()
-            await control.stop()
 
 
 def only_child(pid: int) -> int:
@@ -63,14 +43,6 @@ def limits_of(pid: int) -> dict[str, list[str]]:
     """Soft and hard limit by name, as the kernel has them."""
     lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
     return {line[:25].strip(): line[25:].split()[:2] for line in lines}
-
-
-async def copies(capture: Capture) -> bool:
-    return (await capture.evidence()).copying
-
-
-async def passes(capture: Capture) -> bool:
-    return not await copies(capture)
 
 
 async def test_copying_stops_within_the_lease_and_two_seconds_when_the_mirror_dies(tmp_path: Path) -> None:

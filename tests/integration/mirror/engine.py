@@ -1,7 +1,9 @@
 """A scripted engine on a real socket: every byte it sends, and when, is the test's. Keeps the requests it got."""
 
 import asyncio
+import gzip
 import json
+import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,6 +19,10 @@ class Got:
             for name, _, value in (line.partition(b":") for line in lines[1:] if line)
         ]
         self.body = body
+
+    @property
+    def path(self) -> str:
+        return self.line.split(" ")[1]
 
     def values(self, name: str) -> list[str]:
         return [value for key, value in self.headers if key.lower() == name]
@@ -147,6 +153,134 @@ def answers(text: str = "word", tokens: int = 4, delay_s: float = 0.0) -> Script
         }
         data = json.dumps(body).encode()
         await wire.head("application/json", f"content-length: {len(data)}")
+        await wire.send(data)
+
+    return script
+
+
+# The other APIs. Each stream is (before the content, one event of content, what ends it); each has 5 + 64 + 31 prompt
+# tokens, 64 of them cached, however its usage says so.
+
+
+def typed(body: dict[str, Any]) -> bytes:
+    """An event that is named as its type."""
+    return f"event: {body['type']}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n".encode()
+
+
+def _chat_stream(tokens: int) -> tuple[bytes, list[bytes], bytes]:
+    return ROLE, [event(chunk_json("word"))] * tokens, FINISH + usage_event(100, tokens, 64) + DONE
+
+
+def _completion_stream(tokens: int) -> tuple[bytes, list[bytes], bytes]:
+    word = event(b'{"id":"c-1","choices":[{"index":0,"text":"word","finish_reason":null}]}')
+    finish = event(b'{"id":"c-1","choices":[{"index":0,"text":"","finish_reason":"length"}]}')
+    return b"", [word] * tokens, finish + usage_event(100, tokens, 64) + DONE
+
+
+def _response(tokens: int, status: str = "completed") -> dict[str, Any]:
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "status": status,
+        "error": None,
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "word"}]}],
+        "usage": {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 64}, "output_tokens": tokens},
+    }
+
+
+def _response_stream(tokens: int) -> tuple[bytes, list[bytes], bytes]:
+    item = {"type": "message", "content": []}
+    opening = typed({"type": "response.created", "response": {"status": "in_progress", "output": []}})
+    opening += typed({"type": "response.output_item.added", "sequence_number": 1, "item": item})
+    where = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    words = [
+        typed(
+            {"type": "response.output_text.delta", "sequence_number": n + 2, **where, "delta": "word", "logprobs": []}
+        )
+        for n in range(tokens)
+    ]
+    ending = typed({"type": "response.output_text.done", **where, "text": "word" * tokens})
+    return opening, words, ending + typed({"type": "response.completed", "response": _response(tokens)})
+
+
+def _message_stream(tokens: int) -> tuple[bytes, list[bytes], bytes]:
+    usage = {"input_tokens": 5, "cache_read_input_tokens": 64, "cache_creation_input_tokens": 31, "output_tokens": 1}
+    opening = typed({"type": "message_start", "message": {"id": "msg_1", "content": [], "usage": usage}})
+    opening += typed({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
+    word = typed({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "word"}})
+    ending = typed({"type": "content_block_stop", "index": 0}) + typed({"type": "ping"})
+    delta = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": tokens}}
+    return opening, [word] * tokens, ending + typed(delta) + typed({"type": "message_stop"})
+
+
+def _whole(path: str, tokens: int) -> dict[str, Any]:
+    if path.endswith("/responses"):
+        return _response(tokens)
+    if path.endswith("/messages"):
+        usage = {"input_tokens": 36, "cache_read_input_tokens": 64, "output_tokens": tokens}
+        return {"type": "message", "content": [{"type": "text", "text": "word"}], "usage": usage}
+    counted: dict[str, Any] = {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 64}}
+    if path.endswith("/embeddings"):
+        return {"object": "list", "data": [{"index": 0, "embedding": [0.25] * 64}], "usage": counted}
+    choice = {"index": 0, "text": "word"} if "chat" not in path else {"index": 0, "message": {"content": "word"}}
+    return {"choices": [choice | {"finish_reason": "stop"}], "usage": counted | {"completion_tokens": tokens}}
+
+
+STREAMS = {
+    "/v1/chat/completions": _chat_stream,
+    "/v1/completions": _completion_stream,
+    "/v1/responses": _response_stream,
+    "/v1/messages": _message_stream,
+}
+"""How the answers of each API stream, by path; embeddings do not."""
+
+
+class Packer:
+    """Content codings: "gzip", "deflate", or "" for none. Every piece comes out as soon as it went in."""
+
+    def __init__(self, coding: str) -> None:
+        bits = {"": 0, "gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}[coding]
+        self._packer = zlib.compressobj(wbits=bits) if bits else None
+
+    def piece(self, data: bytes) -> bytes:
+        return data if self._packer is None else self._packer.compress(data) + self._packer.flush(zlib.Z_SYNC_FLUSH)
+
+    def end(self) -> bytes:
+        return b"" if self._packer is None else self._packer.flush()
+
+
+def speaks(tokens: int = 4, gap_s: float = 0.0, delay_s: float = 0.0, coding: str = "", end: bytes = b"\n") -> Script:
+    """A well-behaved engine of every API, streaming when asked to; lines of its events end with `end`."""
+
+    async def script(got: Got, wire: Wire) -> None:
+        packer = Packer(coding)
+        named = [f"content-encoding: {coding}"] if coding else []
+        if not got.json.get("stream") or got.path not in STREAMS:
+            await asyncio.sleep(delay_s)
+            data = packer.piece(json.dumps(_whole(got.path, tokens)).encode()) + packer.end()
+            await wire.head("application/json", f"content-length: {len(data)}", *named)
+            await wire.send(data)
+            return
+        opening, words, ending = STREAMS[got.path](tokens)
+        await wire.head("text/event-stream", "transfer-encoding: chunked", *named)
+        if opening:
+            await wire.chunk(packer.piece(opening.replace(b"\n", end)))
+        await asyncio.sleep(delay_s)
+        for number, word in enumerate(words):
+            await asyncio.sleep(gap_s if number else 0)
+            await wire.chunk(packer.piece(word.replace(b"\n", end)))
+        await wire.chunk(packer.piece(ending.replace(b"\n", end)) + packer.end())
+        await wire.send(b"0\r\n\r\n")
+
+    return script
+
+
+def bomb(content_type: str, megabytes: int) -> Script:
+    """A small compressed body that stands for a large one."""
+    data = gzip.compress(b": ping\n\n" * (megabytes * 1024 * 128))
+
+    async def script(_: Got, wire: Wire) -> None:
+        await wire.head(content_type, "content-encoding: gzip", f"content-length: {len(data)}")
         await wire.send(data)
 
     return script

@@ -90,7 +90,7 @@ class Rig:
             body = {"model": "live-model", "stream": stream, "messages": [{"role": "user", "content": "hello"}]}
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         return await self.http.post(
-            f"http://127.0.0.1:{self.replica.data_port}/v1/chat/completions{changes.get('query', '')}",
+            f"http://127.0.0.1:{self.replica.data_port}{changes.get('path', '/v1/chat/completions')}{changes.get('query', '')}",
             content=changes.get("content", content),
             headers=marks | (headers or {}),
         )

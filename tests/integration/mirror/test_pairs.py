@@ -151,8 +151,8 @@ async def _says_nothing(_: Got, __: Wire) -> None:
 
 
 async def _compressed(_: Got, wire: Wire) -> None:
-    await wire.head(SSE, "content-encoding: gzip", "transfer-encoding: chunked")
-    await wire.chunk(b"\x1f\x8b\x08")
+    await wire.head(SSE, "content-encoding: br", "transfer-encoding: chunked")
+    await wire.chunk(b"\x0b\x02\x80")
 
 
 @pytest.mark.parametrize(
@@ -341,10 +341,9 @@ PLANTED = (
 
 async def test_no_secret_of_the_head_of_a_request_reaches_an_arm() -> None:
     """Planted in the query, in what authenticating proxies add, and in the header that names the customer."""
-    async with rig(answers(), answers()) as mirror:
-        sampling = Sampling(unit="Key", threshold=0, seed=7, key_headers=("x-customer-id",))
-        capture = msgspec.structs.replace(mirror.config.capture, sampling=sampling)
-        await mirror.put(msgspec.structs.replace(mirror.config, version=2, capture=capture))
+    sampling = Sampling(unit="Key", threshold=0, seed=7, key_headers=("x-customer-id",))
+    capture = msgspec.structs.replace(configuration([]).capture, sampling=sampling)
+    async with rig(answers(), answers(), capture=capture) as mirror:
         await mirror.copy(headers=dict.fromkeys(PLANTED, CANARY), query=f"?api_key={CANARY}&b=/{CANARY}")
         counted = await mirror.counted()
         seen = [got for engine in mirror.engines for got in engine.got]
@@ -354,10 +353,9 @@ async def test_no_secret_of_the_head_of_a_request_reaches_an_arm() -> None:
 
 
 async def test_a_conversations_id_reaches_the_arms_so_that_they_may_route_by_it() -> None:
-    async with rig(answers(), answers()) as mirror:
-        sampling = Sampling(unit="Conversation", threshold=0, seed=7, key_headers=("x-conversation-id",))
-        capture = msgspec.structs.replace(mirror.config.capture, sampling=sampling)
-        await mirror.put(msgspec.structs.replace(mirror.config, version=2, capture=capture))
+    sampling = Sampling(unit="Conversation", threshold=0, seed=7, key_headers=("x-conversation-id",))
+    capture = msgspec.structs.replace(configuration([]).capture, sampling=sampling)
+    async with rig(answers(), answers(), capture=capture) as mirror:
         await mirror.copy(headers={"x-conversation-id": "c-1"})
         await mirror.settled()
         assert [engine.got[0].values("x-conversation-id") for engine in mirror.engines] == [["c-1"], ["c-1"]]
@@ -378,14 +376,17 @@ async def test_an_absurd_token_count_is_no_count_and_the_pair_ends(stream: bool)
     assert candidate.usage.answers == 0
 
 
-@pytest.mark.parametrize("what", ["StreamReader.feed", "StreamReader.answer", "arm_result", "head_objection"])
+@pytest.mark.parametrize(
+    "what",
+    ["stream.StreamReader.feed", "stream.StreamReader.answer", "dispatch.arm_result", "reading.head_objection"],
+)
 async def test_whatever_breaks_while_an_answer_is_read_the_pair_ends(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
     def breaks(*_: object, **__: object) -> None:
         raise OverflowError("the answer was: hello")
 
-    monkeypatch.setattr(f"shadowrun_mirror.dispatch.{what}", breaks)
+    monkeypatch.setattr(f"shadowrun_mirror.{what}", breaks)
     async with rig(streams(), streams()) as mirror:
         await mirror.copy()
         counted = await mirror.counted()

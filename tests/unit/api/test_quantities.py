@@ -1,4 +1,4 @@
-"""Durations, latencies, percents and sizes mean exactly what they say."""
+"""Durations, latencies, percents, frequencies and sizes mean exactly what they say."""
 
 from decimal import Decimal
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
-from shadowrun_operator.api.quantities import MILLION, Duration, Latency, Percent, Quantity, Size
+from shadowrun_operator.api.quantities import MILLION, Duration, Latency, Percent, PerSecond, Quantity, Size
 
 pytestmark = pytest.mark.operator
 
@@ -39,6 +39,11 @@ def test_every_percent_with_at_most_four_decimals_is_exact(millionths: int, deci
     assert Percent(text).millionths == rounded
 
 
+@pytest.mark.parametrize(("text", "thousandths"), [("2", 2000), ("0.5", 500), ("12.25", 12_250), ("0.001", 1)])
+def test_a_frequency_is_an_exact_number_of_times_in_a_thousand_seconds(text: str, thousandths: int) -> None:
+    assert PerSecond(text).thousandths == thousandths
+
+
 @pytest.mark.parametrize(("text", "size"), [("64Ki", 65_536), ("1Mi", 1_048_576), ("4096", 4_096)])
 def test_a_size_is_a_number_of_bytes(text: str, size: int) -> None:
     assert Size(text).bytes == size
@@ -61,6 +66,9 @@ def test_a_size_is_a_number_of_bytes(text: str, size: int) -> None:
         (Percent, "100.1%"),
         (Percent, "0.00001%"),
         (Percent, "-1%"),
+        (PerSecond, ".5"),
+        (PerSecond, "0.0001"),
+        (PerSecond, "-1"),
         (Size, "0"),
         (Size, "1Gi"),
         (Size, "100Mi"),

@@ -48,6 +48,45 @@ def test_the_baseline_is_the_first_arm(control: str, arms: tuple[str, ...]) -> N
     assert spec(arms=block).arm_names == arms
 
 
+@pytest.mark.parametrize(
+    ("sampling", "follows"),
+    [
+        ({}, False),
+        ({"unit": "Conversation"}, True),
+        ({"unit": "Conversation", "key": {"header": "x-c"}}, False),
+        ({"unit": "Conversation", "key": {"header": "x-c"}, "onMissingKey": "Lineage"}, True),
+        ({"unit": "Key", "key": {"credential": True}}, False),
+    ],
+)
+def test_a_conversation_without_a_key_is_known_by_its_opening(sampling: dict[str, object], follows: bool) -> None:
+    assert spec(sampling=sampling).sampling.follows_openings is follows
+
+
+@pytest.mark.parametrize(
+    ("capture", "name"),
+    [
+        ({"proxy": {"serviceName": "front"}}, "front"),
+        ({"mode": "External", "external": {"serviceName": "copies"}}, "copies"),
+        ({"mode": "HTTPRoute"}, ""),
+    ],
+)
+def test_the_service_that_is_made_is_named_by_the_mode_s_own_block(capture: dict[str, object], name: str) -> None:
+    assert spec(capture=capture).capture.service_name == name
+
+
+def test_the_guard_of_the_live_path_has_pauses_of_its_own_accord() -> None:
+    guard = spec(livePathGuard={"maxLatencyIncrease": "10%"}).live_path_guard
+    assert guard is not None
+    assert (guard.pause_share.millionths, guard.pause_slot.seconds) == (100_000, 10)
+
+
+def test_a_class_may_ask_for_a_form_of_the_answer_under_the_name_of_the_resource() -> None:
+    structured = {"name": "s", "when": {"schema": True, "turns": {"min": 2}, "images": False}}
+    when = spec(classes=[structured]).classes[0].when
+    assert (when.structured, when.images, when.turns and when.turns.min) == (True, False, 2)
+    assert when.to_json()["schema"] is True
+
+
 def test_what_was_read_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         spec().suspend = True  # type: ignore[misc]

@@ -13,6 +13,7 @@ from shadowrun_mirror.directive import CaptureDirective, decode_directive
 from shadowrun_operator.manifests.capture import (
     CaptureInputs,
     PrimaryService,
+    ShadowBaggage,
     capture_deployment,
     capture_pdb,
     capture_ports,
@@ -183,6 +184,41 @@ def test_envoy_reaches_the_primary_by_its_own_service_in_a_cluster_of_any_domain
     assert address("mirror") == {"address": "demo-mirror.inference.svc", "port_value": 8080}
     for limits in ("outlier_detection", "health_checks"):
         assert limits not in clusters["primary"]
+
+
+def test_copies_go_to_each_of_several_mirrors_and_questions_to_any() -> None:
+    several = replace(INPUTS, mirrors=3)
+    clusters = {c["name"]: c for c in bootstrap(several)["static_resources"]["clusters"]}
+    for name, port in (("mirror", 8080), ("log", 8081)):
+        (endpoint,) = clusters[name]["load_assignment"]["endpoints"][0]["lb_endpoints"]
+        address = endpoint["endpoint"]["address"]["socket_address"]
+        assert address == {"address": "demo-mirror-pods.inference.svc", "port_value": port}
+    assert clusters["mirror"]["lb_policy"] == "RING_HASH"
+    assert "lb_policy" not in {c["name"]: c for c in bootstrap(INPUTS)["static_resources"]["clusters"]}["mirror"]
+    asked = {e["name"]: e.get("value") for e in pod(several)["containers"][1]["env"]}["MIRROR_URL"]
+    assert asked == "http://demo-mirror.inference.svc:9090"
+
+
+def test_several_mirrors_are_chosen_by_key_and_then_by_request() -> None:
+    def to_mirror(inputs: CaptureInputs) -> dict[str, Any]:
+        listeners = {each["name"]: each for each in bootstrap(inputs)["static_resources"]["listeners"]}
+        manager = listeners["copies"]["filter_chains"][0]["filters"][0]["typed_config"]
+        found: dict[str, Any] = manager["route_config"]["virtual_hosts"][0]["routes"][0]["route"]
+        return found
+
+    policies = to_mirror(replace(INPUTS, mirrors=2))["hash_policy"]
+    assert [each["header"]["header_name"] for each in policies] == ["x-conversation-id", "x-request-id"]
+    assert all(each["terminal"] for each in policies)
+    assert to_mirror(INPUTS) == {"cluster": "mirror", "timeout": "10s"}
+    assert envoy_memory_bytes(1 << 20, mirrors=2) > envoy_memory_bytes(1 << 20)  # a copy is kept for another try
+
+
+@pytest.mark.parametrize(("baggage", "present"), [("Strip", True), ("Trust", False)])
+def test_baggage_is_only_touched_where_that_was_asked_for(baggage: ShadowBaggage, present: bool) -> None:
+    manager = bootstrap(replace(INPUTS, shadow_baggage=baggage))["static_resources"]["listeners"][0]
+    filters = manager["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
+    assert ("baggage" in [each["name"] for each in filters]) == present
+    assert all(each.get("disabled") for each in filters[:-1])
 
 
 @pytest.mark.parametrize("target", [9901, 9902, 9091, 8080])

@@ -19,19 +19,26 @@ ALWAYS: dict[str, int | str] = {
     "http.customers.rds.shadowrun.version_text": "12.2.copying",
     "cluster.copies.upstream_rq_active_overflow": 1,
     "cluster.copies.upstream_rq_pending_overflow": 2,
-    "cluster.mirror.upstream_rq_pending_failure_eject": 4,
+    "cluster.mirror.upstream_rq_pending_failure_eject": 20,
+    "cluster.mirror.upstream_rq_retry": 16,
     "cluster.mirror.upstream_cx_none_healthy": 8,
 }
 
 
-def answer(stats: dict[str, Any]) -> bytes:
+def answer(stats: dict[str, Any], histograms: dict[str, list[tuple[float, float, int]]] | None = None) -> bytes:
     listed: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in stats.items()]
-    return json.dumps({"stats": [*listed, {"histograms": {"supported_quantiles": [0]}}]}).encode()
+    details = [
+        {"name": name, "totals": [dict(zip(("lower_bound", "width", "count"), each, strict=True)) for each in buckets]}
+        for name, buckets in (histograms or {}).items()
+    ]
+    return json.dumps({"stats": [*listed, {"histograms": {"supported_quantiles": [0], "details": details}}]}).encode()
 
 
 amounts = st.builds(Amount, requests=st.integers(1, 2**53), bytes=st.integers(1, 2**63))
 windows = st.dictionaries(
-    st.integers(0, 10_000), st.builds(CaptureWindow, sampled=amounts, oversized=amounts, plain=amounts), max_size=5
+    st.integers(0, 10_000),
+    st.builds(CaptureWindow, sampled=amounts, oversized=amounts, plain=amounts, paused=amounts),
+    max_size=5,
 )
 
 
@@ -39,7 +46,7 @@ windows = st.dictionaries(
 def test_counters_come_back_as_they_were_counted(counted: dict[int, CaptureWindow]) -> None:
     stats: dict[str, Any] = {**ALWAYS, "shadowrun.requests.route.other": 7, "shadowrun.bytes.route.-": 1}
     for number, window in counted.items():
-        for kind in ("sampled", "oversized", "plain"):
+        for kind in ("sampled", "oversized", "plain", "paused"):
             amount: Amount = getattr(window, kind)
             stats[f"shadowrun.requests.route.{kind}-{number}"] = amount.requests
             stats[f"shadowrun.bytes.route.{kind}-{number}"] = amount.bytes
@@ -54,6 +61,27 @@ def test_bodies_of_unknown_size_count_as_requests_without_bytes() -> None:
     stats = {**ALWAYS, "shadowrun.requests.route.oversized-1": 2}
     evidence = capture_evidence(answer(stats), run_uid="r", source=SOURCE)
     assert evidence.windows == {1: CaptureWindow(oversized=Amount(requests=2))}
+
+
+def test_customers_are_compared_by_whether_copying_was_paused() -> None:
+    stats: dict[str, Any] = {**ALWAYS, "shadowrun.troubles.route.other.status.500.flags.-": 99}
+    for kind in ("sampled", "plain", "paused"):
+        stats[f"shadowrun.requests.route.{kind}-3"] = 50
+    stats["shadowrun.troubles.route.sampled-3.status.503.flags.UF,URX"] = 2  # answered, by Envoy
+    stats["shadowrun.troubles.route.plain-3.status.0.flags.DC"] = 4  # the customer left
+    stats["shadowrun.troubles.route.plain-3.status.0.flags.UC,DPE"] = 8
+    stats["shadowrun.troubles.route.paused-3.status.200.flags.UC"] = 16  # an answer cut short
+    histograms: dict[str, list[tuple[float, float, int]]] = {
+        "shadowrun.first_byte.route.sampled-3": [(1000, 100, 10), (0, 0, 1)],
+        "shadowrun.first_byte.route.plain-3": [(1000, 100, 20)],
+        "shadowrun.first_byte.route.paused-3": [(2_000_000, 100_000, 40)],
+        "shadowrun.first_byte.route.other": [(1, 0.1, 1000)],
+    }
+    window = capture_evidence(answer(stats, histograms), run_uid="r", source=SOURCE).windows[3]
+    assert (window.on.requests, window.on.errors) == (31 + 12, 2 + 8)
+    assert (window.off.requests, window.off.errors) == (40, 16)
+    assert window.off.first_byte.total == pytest.approx(40 * 2.05)
+    assert 2.0 < window.off.first_byte.quantile(0.5) < 2.1
 
 
 @pytest.mark.parametrize("name", [name for name in ALWAYS if not name.endswith("cx_active")])
@@ -75,11 +103,15 @@ def test_a_counter_that_is_not_a_number_is_an_error() -> None:
         capture_evidence(answer({**ALWAYS, "shadowrun.bytes.route.plain-1": "x"}), run_uid="r", source=SOURCE)
 
 
-@given(st.integers(0, 2**31), st.integers(0, 2**31), st.sampled_from(["copying", "nolease", "notasked", "expired"]))
+@given(
+    st.integers(0, 2**31),
+    st.integers(0, 2**31),
+    st.sampled_from(["copying", "paused", "nolease", "notasked", "expired"]),
+)
 def test_what_envoy_follows_is_read_back_from_the_version_it_shows(version: int, window: int, standing: str) -> None:
     text = version_text(version, window, standing)
     stats: dict[str, int | str] = {"http.customers.rds.shadowrun.version_text": text}
-    assert applied(stats) == (version, standing == "copying")
+    assert applied(stats) == (version, standing in ("copying", "paused"))
 
 
 def test_the_epoch_is_the_service_node_and_must_be_there() -> None:

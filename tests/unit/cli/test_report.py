@@ -2,15 +2,19 @@
 
 import msgspec
 import pytest
-from shadowrun_mirror.evidence import Amount
+from shadowrun_mirror.evidence import Amount, Lineage, LivePath, PrimaryEvidence
 from shadowrun_operator.api.status import ReportRef
 from shadowrun_operator.cli.main import main
 from shadowrun_operator.cli.report import shown_report
-from shadowrun_operator.cli.text import report_text, table
+from shadowrun_operator.cli.tables import table
+from shadowrun_operator.cli.text import report_text
+from shadowrun_operator.judge.facts import RateChange
+from shadowrun_operator.judge.merge import merged
 from shadowrun_operator.judge.report import Report
+from shadowrun_operator.judge.verdict import judge
 
 from tests.unit.cli.fakes import FakeReader, complete, run
-from tests.unit.judge.synthetic import judged, recorded
+from tests.unit.judge.synthetic import DEFAULT_RULES, facts, judged, recorded
 
 pytestmark = pytest.mark.surfaces
 
@@ -61,6 +65,49 @@ def test_latencies_are_shown_for_each_arm_and_class(report: Report) -> None:
     text = report_text("x", shown_report(msgspec.json.encode(report).decode()))
     for arm in ("baseline", "candidate"):
         assert any(line.split()[:3] == ["all", arm, "TTFT"] for line in text.splitlines())
+
+
+def test_what_there_is_nothing_to_say_of_is_left_out(report: Report) -> None:
+    text = report_text("x", shown_report(msgspec.json.encode(report).decode()))
+    for title in ("Flagged", "Waiting", "Conversations", "Customers", "Weights", "Sampling rate", "estimated\n"):
+        assert title not in text
+
+
+def test_how_the_pairs_were_measured_is_shown() -> None:
+    recorder = recorded(names=("long", "default"))
+    part = recorder.windows[1].classes["long"]
+    part.flagged = {"Queued": Amount(requests=30, bytes=1), "Lagged": Amount(requests=3, bytes=1)}
+    part.queue.add(2.0)
+    part.primary = PrimaryEvidence(answered=Amount(requests=290), cut=Amount(requests=4))
+    part.primary.first_byte.add(0.25)
+    recorder.windows[1].lineage = Lineage(openings=10, conversations=40, continued=90, broken=10, joined_late=7)
+    rules = msgspec.structs.replace(DEFAULT_RULES, superset=True, class_rates={"long": 0.5, "default": 0.01})
+    known = msgspec.structs.replace(facts(recorder), rates=(RateChange(at=1_800_000_000.0, share=250_000),))
+    capture = recorder.capture(oversized=Amount(requests=3, bytes=300_000))
+    paths = {"on": (LivePath(requests=200, errors=3), "copying on"), "off": (LivePath(requests=50), "paused slots")}
+    changes = {name: path for name, (path, _) in paths.items()} | {"paused": Amount(requests=50, bytes=1)}
+    capture.windows[1] = msgspec.structs.replace(capture.windows[1], **changes)
+    made = judge(rules, merged([recorder.evidence()], [capture], final=True), known)
+    text = report_text("x", shown_report(msgspec.json.encode(made).decode()))
+    flags = [line.split() for line in text.splitlines() if line.startswith("Lagged ")]
+    assert flags == [["Lagged", "all", "3", "0.50%"], ["Lagged", "long", "3", "1.00%"]]
+    assert "30 of 600 pairs (5.0%) waited for a slot" in text
+    assert cells(text, "40") == ["40", "10", "4.0", "90", "10", "10.00%", "7"]
+    assert cells(text, "primary") == ["primary", "290", "0", "0", "4", "306"]
+    assert cells(text, "first byte of the primary")[5] == "1"
+    assert cells(text, "2027-01-15T08:00:00Z")[-1] == "25.0000%"
+    assert ["default", "1%", "50"] in [line.split() for line in text.splitlines()]
+    assert cells(text, "copying on")[2:4] == ["200", "1.50%"]
+    assert cells(text, "paused slots")[2:4] == ["50", "0.00%"]
+    assert cells(text, "selected: estimated")[2] == "3"
+    assert cells(text, "not selected: copying paused")[4] == "50"
+
+
+def test_copies_of_the_users_own_proxy_are_said_to_be_so() -> None:
+    recorder = recorded()
+    rules = msgspec.structs.replace(DEFAULT_RULES, external=True)
+    made = judge(rules, merged([recorder.evidence()], [], final=True), facts(recorder))
+    assert "Sent by a proxy of your own" in report_text("x", shown_report(msgspec.json.encode(made).decode()))
 
 
 def test_the_command_prints_the_report_of_the_run(report: Report, capsys: pytest.CaptureFixture[str]) -> None:

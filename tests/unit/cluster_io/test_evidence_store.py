@@ -117,5 +117,14 @@ def test_gathering_twice_counts_nothing_twice() -> None:
     assert _pairs(twice) == _pairs(books) == 3500
 
 
+def test_gathering_keeps_how_late_the_processes_were() -> None:
+    late = [_mirror("a", 1), _mirror("b", 1)]
+    for evidence in late:
+        evidence.lag.add(0.01)
+    books = Books().with_readings(UID, late, [])
+    (one,) = gathered(books, list(books.mirrors)).mirrors.values()
+    assert one.lag.count == 2
+
+
 def _pairs(books: Books) -> int:
     return sum(e.windows[1].pairs["candidate"]["ttft"].pairs for e in books.mirrors.values())

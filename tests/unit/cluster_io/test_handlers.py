@@ -138,6 +138,18 @@ async def test_a_stale_process_is_unhealthy_for_good() -> None:
         await glue.loops(memo=memo)
 
 
+def test_images_and_how_they_are_pulled_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIRROR_IMAGE", "m:1")
+    monkeypatch.setenv("CAPTURE_IMAGE", "c:1")
+    usual = handlers.own_settings()
+    assert (usual.mirror_image, usual.capture_image) == ("m:1", "c:1")
+    assert (usual.pull_policy, usual.pull_secrets) == ("IfNotPresent", ())
+    monkeypatch.setenv("IMAGE_PULL_POLICY", "Always")
+    monkeypatch.setenv("IMAGE_PULL_SECRETS", "a,b")
+    told = handlers.own_settings()
+    assert (told.pull_policy, told.pull_secrets) == ("Always", ("a", "b"))
+
+
 @pytest.mark.parametrize(("value", "expected"), [("", []), ("a", ["a"]), ("a, b,", ["a", "b"])])
 def test_the_watched_namespaces_come_from_the_environment(
     value: str, expected: list[str], monkeypatch: pytest.MonkeyPatch

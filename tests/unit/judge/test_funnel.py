@@ -10,7 +10,7 @@ from shadowrun_operator.judge.rules import Rules
 from shadowrun_operator.judge.summary import classes_status, dropped_status, failures_status, funnel_status
 
 from tests.unit.evidence.evidences import ARMS, evidences
-from tests.unit.judge.synthetic import recorded, source
+from tests.unit.judge.synthetic import Recorder, recorded, source
 
 pytestmark = pytest.mark.verdict
 
@@ -18,7 +18,7 @@ routed = st.builds(
     CaptureWindow,
     **{
         kind: st.builds(Amount, requests=st.integers(0, 200), bytes=st.integers(0, 10**6))
-        for kind in ("sampled", "oversized", "plain")
+        for kind in ("sampled", "oversized", "plain", "paused")
     },
 )
 
@@ -62,15 +62,17 @@ def numbers(found: Funnel) -> list[int]:
 
 
 @settings(max_examples=60)
-@given(evidences("mirror-0"), evidences("mirror-1"), captures, st.booleans(), st.booleans())
+@given(evidences("mirror-0"), evidences("mirror-1"), captures, st.booleans(), st.booleans(), st.booleans())
 def test_the_funnel_adds_up(
-    first: Evidence, second: Evidence, copies: CaptureEvidence, died: bool, final: bool
+    first: Evidence, second: Evidence, copies: CaptureEvidence, died: bool, final: bool, superset: bool
 ) -> None:
     dead = ["uid-mirror-1/e"] if died else []
     evidence = merged([first, second], [copies], dead=dead, final=final)
     assert not inconsistencies(evidence, ARMS)
-    found = funnel(evidence)
+    found = funnel(evidence, superset=superset)
     assert_adds_up(found)
+    assert found.seen.requests == funnel(evidence).seen.requests
+    assert superset or found.estimated == Count()
     if final:
         assert found.in_transit == Count()
         assert all(arm.in_flight == Count() for arm in found.arms.values())
@@ -137,6 +139,50 @@ def test_what_left_capture_and_never_arrived_is_in_transit_and_at_the_end_lost()
 def test_oversized_requests_are_dropped_as_too_large() -> None:
     found = funnel(recorded(pairs=20).merged(oversized=Amount(requests=2, bytes=800_000)))
     assert found.dropped == {"TooLarge": Count(requests=2, tokens=200_000)}
+
+
+def superset_run() -> Recorder:
+    """Of 100 copies the mirrors selected 20."""
+    recorder = recorded(pairs=20)
+    part = recorder.windows[1].classes["default"]
+    part.received += Amount(requests=80, bytes=80 * 1000)
+    part.excluded = {"NotSelected": Amount(requests=80, bytes=80 * 1000)}
+    return recorder
+
+
+def test_of_a_superset_only_the_mirrors_share_of_what_they_never_received_counts_as_selected() -> None:
+    recorder = superset_run()
+    lost = {"sampled": Amount(requests=10, bytes=10_000), "oversized": Amount(requests=5, bytes=1_000_000)}
+    found = funnel(recorder.merged(**lost), superset=True)
+    assert found.dropped["LostInTransit"].requests == 2
+    assert found.dropped["TooLarge"] == Count(requests=1, tokens=125_000)
+    assert found.estimated.requests == 3
+    assert found.selected.requests == 23
+    whole = funnel(recorder.merged(**lost))
+    assert (whole.seen, whole.estimated, whole.selected.requests) == (found.seen, Count(), 35)
+
+
+def test_a_superset_of_which_nothing_was_received_counts_as_selected() -> None:
+    evidence = merged([], [capture({1: CaptureWindow(sampled=Amount(requests=7, bytes=700))})], final=True)
+    assert funnel(evidence, superset=True).dropped["LostInTransit"].requests == 7
+
+
+def test_what_came_while_copying_paused_was_not_selected() -> None:
+    found = funnel(merged([], [capture({1: CaptureWindow(paused=Amount(requests=7, bytes=700))})], final=True))
+    assert (found.seen.requests, found.not_selected.requests, found.paused.requests) == (7, 7, 7)
+
+
+def test_copies_of_a_proxy_that_is_not_ours_are_seen_as_far_as_they_were_received() -> None:
+    found = funnel(merged([superset_run().evidence()], [], final=True), external=True)
+    assert (found.seen.requests, found.not_selected.requests, found.selected.requests) == (100, 80, 20)
+    assert (found.uncounted, found.in_transit) == (Count(), Count())
+
+
+@pytest.mark.parametrize("reason", ["QueueTimeout", "ConversationJoinedLate"])
+def test_every_reason_of_the_mirrors_is_carried_through(reason: str) -> None:
+    recorder = recorded(pairs=20)
+    recorder.drop(1, reason, 3)
+    assert funnel(recorder.merged()).dropped == {reason: Count(requests=3, tokens=3000)}
 
 
 def test_copies_that_the_run_never_wanted_are_not_selected() -> None:

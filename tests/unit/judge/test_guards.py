@@ -5,8 +5,11 @@ from typing import Literal
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from shadowrun_mirror.config import Indicator
-from shadowrun_mirror.evidence import Amount
+from shadowrun_mirror.evidence import Amount, added
+from shadowrun_mirror.reasons import FlagReason
 from shadowrun_operator.api.conditions import EndReason
 from shadowrun_operator.judge.facts import Facts, Hardware
 from shadowrun_operator.judge.merge import Merged, merged
@@ -300,3 +303,68 @@ def test_an_empty_run_is_inconclusive() -> None:
         run="x", run_uid="u", end_reason="DurationReached", indicators=(Indicator(criterion="a", metric="TTFT"),)
     )
     assert said(judge(DEFAULT_RULES, nothing, known)) == ("Inconclusive", "NoEvidence")
+
+
+def flagged(recorder: Recorder, reason: str, pairs: int, name: str = "default") -> Recorder:
+    """The recorder with so many counted pairs of a class flagged."""
+    part = recorder.windows[1].classes[name]
+    part.flagged = added(part.flagged, {reason: Amount(requests=pairs, bytes=4000 * pairs)})
+    return recorder
+
+
+@pytest.mark.parametrize(("flag", "word"), [("Lagged", "MirrorOverloaded"), ("DispatchSkew", "ArmsOutOfStep")])
+@pytest.mark.parametrize(("pairs", "verdict"), [(120, "Pass"), (121, "Inconclusive")])
+def test_more_than_a_fifth_of_the_pairs_measured_badly_forbid_a_pass(
+    flag: str, word: str, pairs: int, verdict: str
+) -> None:
+    report = judged(flagged(recorded(), flag, pairs))
+    assert report.verdict == verdict
+    assert (report.reason == word) == (verdict == "Inconclusive")
+    if verdict == "Inconclusive":
+        assert "121 of 600 pairs" in report.message
+        assert "20% is allowed" in report.message
+
+
+def test_a_class_that_gates_is_measured_well_or_the_run_does_not_pass() -> None:
+    criterion = Criterion(name="c", metric="TTFT", quantile=0.5, traffic_class="a", require="Better")
+    rules = Rules(criteria=(criterion,))
+    recorder = flagged(recorded(rules, names=("a", "b"), pairs=1200), "Lagged", 150, "a")
+    assert said(judged(recorder, rules)) == ("Inconclusive", "MirrorOverloaded")
+    elsewhere = flagged(recorded(rules, names=("a", "b"), pairs=1200), "Lagged", 150, "b")
+    assert judged(elsewhere, rules).verdict == "Pass"
+
+
+TPOT = Criterion(name="tpot", metric="TPOT", quantile=0.5, require="Better")
+
+
+@pytest.mark.parametrize(("criterion", "verdict"), [(TPOT, "Inconclusive"), (BETTER, "Pass")])
+def test_an_arm_that_hides_its_tokens_does_not_choose_the_answers_it_is_judged_by(
+    criterion: Criterion, verdict: str
+) -> None:
+    rules = Rules(criteria=(criterion,))
+    report = judged(flagged(recorded(rules), "TokenSourcesDiffer", 7), rules)
+    assert report.verdict == verdict
+    assert (report.reason == "TokenSourcesDiffer") == (verdict == "Inconclusive")
+    assert judged(flagged(recorded(rules), "TokenSourcesDiffer", 6), rules).verdict == "Pass"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.dictionaries(st.sampled_from([f.value for f in FlagReason]), st.integers(0, 600)), st.booleans())
+def test_no_flag_takes_a_fail_away_or_makes_a_pass(flags: dict[str, int], good: bool) -> None:
+    recorder = recorded() if good else recorded(candidate=slower)
+    before = judged(recorder).verdict
+    for reason, pairs in flags.items():
+        flagged(recorder, reason, pairs)
+    after = judged(recorder).verdict
+    assert before == ("Pass" if good else "Fail")
+    assert after in ({"Pass", "Inconclusive"} if good else {"Fail"})
+
+
+def test_a_proxy_of_the_users_own_leaves_no_evidence_of_capture_and_none_is_asked_for() -> None:
+    recorder = recorded()
+    evidence = merged([recorder.evidence()], [], final=True)
+    assert judge(DEFAULT_RULES, evidence, facts(recorder)).reason == "EvidenceMissing"
+    external = msgspec.structs.replace(DEFAULT_RULES, external=True)
+    report = judge(external, evidence, facts(recorder))
+    assert "EvidenceMissing" not in [f.reason for f in report.findings]
+    assert report.funnel.seen.requests == 600

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from shadowrun_operator.judge.rules import CoverageFloor, Criterion, rules_of
+from shadowrun_operator.judge.rules import CoverageFloor, Criterion, LivePathLimits, rules_of
 
 from tests.unit.api.example import spec
 
@@ -81,3 +81,58 @@ def test_oversized_requests_may_belong_to_the_classes_that_admit_their_size(
 ) -> None:
     """64Ki bytes, the default limit, are about 16,384 tokens."""
     assert rules_of(spec(classes=classes)).oversized_classes == expected
+
+
+KEYED = {"unit": "Key", "key": {"header": "x-user"}}
+
+
+@pytest.mark.parametrize(
+    ("sampling", "superset"),
+    [
+        ({}, False),
+        (KEYED, False),
+        ({"unit": "Key", "key": {"bodyField": "user"}}, True),
+        ({"unit": "Conversation"}, True),
+        ({"unit": "Conversation", "key": {"header": "x-id"}, "onMissingKey": "Lineage"}, True),
+        ({"classRates": [{"class": "long", "rate": "50%"}]}, True),
+    ],
+)
+def test_capture_copies_more_than_is_selected_where_only_the_mirror_can_tell(
+    sampling: dict[str, Any], superset: bool
+) -> None:
+    classes = [{"name": "long", "when": {"stream": True}}]
+    assert rules_of(spec(classes=classes, sampling=sampling)).superset == superset
+
+
+def test_rates_of_classes_are_those_of_the_spec_and_of_the_rest_the_run_s() -> None:
+    classes = [{"name": name, "when": {"stream": True}} for name in ("long", "rare")]
+    sampling = {"rate": "1%", "classRates": [{"class": "rare", "rate": "50%"}]}
+    assert rules_of(spec(classes=classes, sampling=sampling)).class_rates == {
+        "long": 0.01,
+        "rare": 0.5,
+        "default": 0.01,
+    }
+    assert rules_of(spec(classes=classes)).class_rates == {}
+
+
+@pytest.mark.parametrize(
+    ("guard", "limits"),
+    [
+        (None, None),
+        ({"maxErrorIncrease": "1%"}, LivePathLimits(errors=0.01, block_s=50.0)),
+        (
+            {"maxLatencyIncrease": "20%", "pauseShare": "25%", "pauseSlot": "20s"},
+            LivePathLimits(latency=0.2, block_s=40.0),
+        ),
+    ],
+)
+def test_the_limits_of_the_live_path_are_those_of_the_spec(
+    guard: dict[str, Any] | None, limits: LivePathLimits | None
+) -> None:
+    assert rules_of(spec(livePathGuard=guard)).live_path == limits
+
+
+@pytest.mark.parametrize("when", [{"images": True}, {"schema": True}, {"turns": {"min": 2}}, {"tools": True}])
+def test_a_class_with_any_condition_beside_length_does_not_take_every_oversized_request(when: dict[str, Any]) -> None:
+    classes = [{"name": "some", "when": when}, {"name": "long", "when": {"promptTokens": {"min": 10}}}]
+    assert rules_of(spec(classes=classes)).oversized_classes == ("some", "long")

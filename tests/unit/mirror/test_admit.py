@@ -1,142 +1,371 @@
+from typing import Any
+
 import msgspec
 import pytest
-from shadowrun_mirror.admit import Candidate, Gate
-from shadowrun_mirror.config import Admission, MirrorConfig
-from shadowrun_mirror.copied import Copy
-from shadowrun_mirror.expiry import Expiry
-from shadowrun_mirror.facts import Facts
+from shadowrun_mirror.admit import Candidate, Decision, Gate
+from shadowrun_mirror.config import Admission, Sampling
+from shadowrun_mirror.copied import Copy, Headers
+from shadowrun_mirror.evidence import Lineage
+from shadowrun_mirror.facts import facts_of, fields_of, traffic_class, unread_facts
 from shadowrun_mirror.live import LiveConfig
-from shadowrun_mirror.reasons import DropReason, ExcludeReason
+from shadowrun_mirror.reasons import DropReason, ExcludeReason, FlagReason
 
 from tests.integration.mirror.rig import configuration
 
 pytestmark = pytest.mark.mirror
 
-
-def live(**changes: object) -> LiveConfig:
-    config = configuration([1, 2], **changes)
-    return LiveConfig(config, wall=1000.0, mono=0.0)
+BODY = b'{"model":"m"}'
 
 
-def candidate(request_id: str = "r", body: bytes | None = b"{}", parsed: bool = True, window: int = 1) -> Candidate:
-    headers = ((b"x-request-id", request_id.encode()),) if request_id else ((b"x-other", b""),)
-    copy = Copy(target=b"/", headers=headers, body=body, size=2, window=window, complete_at=0.0)
-    return Candidate(
-        copy=copy, facts=Facts(model="m", stream=False, tools=False, size=2), fields={} if parsed else None
-    )
+def live(sampling: Sampling | None = None, **changes: Any) -> LiveConfig:
+    config = configuration([1, 2])
+    if sampling is not None:
+        changes["capture"] = msgspec.structs.replace(config.capture, sampling=sampling)
+    return LiveConfig(msgspec.structs.replace(config, **changes), wall=1000.0, mono=0.0)
+
+
+def room(max_in_flight: int = 1, max_queued: int = 0, max_wait_s: float = 5.0) -> Admission:
+    return Admission(max_in_flight=max_in_flight, timeout_s=1.0, max_queued=max_queued, max_wait_s=max_wait_s)
+
+
+class Entry:
+    """A gate with the pipeline's part played by the test: candidates as they would be read, and the time."""
+
+    def __init__(self, holder: LiveConfig, remembered_ids: int = 100, drawn: int = 0) -> None:
+        self.live = holder
+        self.mono = 0.0
+        self.wall = 1000.0
+        self.gate = Gate(holder, lambda _: drawn, mono=0.0, remembered_ids=remembered_ids)
+
+    def candidate(
+        self,
+        request_id: str = "r",
+        body: bytes | None = BODY,
+        window: int = 1,
+        headers: Headers = (),
+        size: int | None = None,
+        shed: bool = False,
+    ) -> Candidate:
+        size = len(body or b"") if size is None else size
+        ids: Headers = ((b"x-request-id", request_id.encode()),) if request_id else ()
+        copy = Copy(
+            target=b"/", headers=ids + headers, body=body, size=size, window=window, complete_at=self.mono, shed=shed
+        )
+        fields = None if body is None else fields_of(body)
+        facts = unread_facts(size) if fields is None else facts_of(fields, size)
+        rules = self.live.of_window(window)
+        class_name = traffic_class((rules or self.live.config).classes, facts)
+        return Candidate(copy=copy, facts=facts, fields=fields, class_name=class_name, rules=rules)
+
+    def decide(self, *args: Any, **kwargs: Any) -> Decision:
+        return self.gate.decide(self.candidate(*args, **kwargs), self.wall, self.mono)
+
+    def reason(self, *args: Any, **kwargs: Any) -> ExcludeReason | DropReason | None:
+        decision = self.decide(*args, **kwargs)
+        assert not decision.waits
+        return decision.reason
+
+    def would_shed(self, *args: Any, **kwargs: Any) -> bool:
+        kwargs = {"body": None, "size": 10, "shed": True} | kwargs
+        return self.gate.would_shed(self.candidate(*args, **kwargs), self.wall, self.mono)
+
+    def leaves(self) -> tuple[str, DropReason | None] | None:
+        """Who leaves the queue now, by request id, and why not into a slot."""
+        left = self.gate.next(self.wall, self.mono)
+        return None if left is None else (dict(left[0].candidate.copy.headers)[b"x-request-id"].decode(), left[1])
 
 
 def test_a_slot_is_held_until_it_is_released() -> None:
-    gate = Gate(live(admission=Admission(max_in_flight=2, timeout_s=1.0)))
-    assert gate.objection(candidate("1"), 1000.0, 0.0) is None
-    assert gate.objection(candidate("2"), 1000.0, 0.0) is None
-    assert gate.objection(candidate("3"), 1000.0, 0.0) is DropReason.SHED
-    gate.release()
-    assert gate.objection(candidate("4"), 1000.0, 0.0) is None
+    entry = Entry(live(admission=room(2)))
+    assert entry.reason("1") is None
+    assert entry.reason("2") is None
+    assert entry.reason("3") is DropReason.SHED
+    entry.gate.release()
+    assert entry.reason("4") is None
 
 
 def test_a_cap_of_zero_admits_nothing() -> None:
-    gate = Gate(live(admission=Admission(max_in_flight=0, timeout_s=1.0)))
-    assert gate.objection(candidate(), 1000.0, 0.0) is DropReason.SHED
+    assert Entry(live(admission=room(0))).reason() is DropReason.SHED
 
 
 def test_the_first_reason_that_applies_is_given_and_no_slot_is_taken() -> None:
-    everything_wrong = candidate(body=None, parsed=False, window=9)
-    gate = Gate(live(copying=False, models=("other",)))
-    assert gate.objection(everything_wrong, 5e9, 0.0) is DropReason.CONFIG_BEHIND
-    assert gate.objection(candidate(body=None, parsed=False), 5e9, 0.0) is DropReason.TOO_LARGE
-    assert gate.objection(candidate(parsed=False), 5e9, 0.0) is DropReason.UNPARSABLE
-    assert gate.objection(candidate(), 5e9, 0.0) is ExcludeReason.MODEL_NOT_LISTED
-    gate = Gate(live(copying=False))
-    assert gate.objection(candidate(), 1000.0, 0.0) is DropReason.DISABLED
-    assert gate.objection(candidate(), 5e9, 0.0) is DropReason.EXPIRED
-    assert gate.in_flight == 0
+    entry = Entry(live(copying=False, models=("other",)))
+    entry.wall = 5e9
+    assert entry.reason(body=None, window=9) is DropReason.CONFIG_BEHIND
+    assert entry.reason(body=None) is DropReason.TOO_LARGE
+    assert entry.reason(body=b"no json") is DropReason.UNPARSABLE
+    assert entry.reason() is ExcludeReason.MODEL_NOT_LISTED
+    entry = Entry(live(copying=False))
+    assert entry.reason() is DropReason.DISABLED
+    entry.wall = 5e9
+    assert entry.reason() is DropReason.EXPIRED
+    assert entry.gate.in_flight == 0
 
 
 def test_draining_admits_nothing_more() -> None:
-    gate = Gate(live())
-    gate.draining = True
-    assert gate.objection(candidate(), 1000.0, 0.0) is DropReason.DISABLED
+    entry = Entry(live())
+    entry.gate.draining = True
+    assert entry.reason() is DropReason.DISABLED
 
 
 def test_only_so_many_ids_are_remembered_and_the_oldest_goes_first() -> None:
-    gate = Gate(live(admission=Admission(max_in_flight=1000, timeout_s=1.0)), remembered_ids=3)
+    entry = Entry(live(admission=room(1000)), remembered_ids=3)
     for request_id in ("1", "2", "3"):
-        assert gate.objection(candidate(request_id), 1000.0, 0.0) is None
-    assert gate.objection(candidate("1"), 1000.0, 0.0) is DropReason.DUPLICATE  # and so the newest again
-    assert gate.objection(candidate("4"), 1000.0, 0.0) is None
-    assert gate.objection(candidate("1"), 1000.0, 0.0) is DropReason.DUPLICATE
-    assert gate.objection(candidate("2"), 1000.0, 0.0) is None
+        assert entry.reason(request_id) is None
+    assert entry.reason("1") is DropReason.DUPLICATE  # and so the newest again
+    assert entry.reason("4") is None
+    assert entry.reason("1") is DropReason.DUPLICATE
+    assert entry.reason("2") is None
+
+
+@pytest.mark.parametrize("way_out", ["shed", "shed at the door", "queue", "late"])
+def test_a_copy_that_got_no_slot_does_not_make_a_duplicate_of_its_retry(way_out: str) -> None:
+    queued = way_out == "queue"
+    entry = Entry(live(admission=room(1, max_queued=1 if queued else 0), sampling=FOLLOWED, window=0))
+    first = chat("hello", key="k")
+    assert entry.reason("busy", window=0, **first) is None
+    if queued:
+        assert entry.decide("r", window=0, **first).waits
+        assert entry.reason("r", window=0, **first) is DropReason.DUPLICATE
+        entry.mono = 5.1
+        assert entry.leaves() == ("r", DropReason.QUEUE_TIMEOUT)
+    elif way_out == "late":
+        late = chat("hello", "hi", "more", key="other")
+        assert entry.reason("r", window=0, **late) is DropReason.CONVERSATION_JOINED_LATE
+    else:
+        door: dict[str, Any] = {"body": None, "size": 9, "shed": True} if way_out == "shed at the door" else {}
+        assert entry.reason("r", window=0, **(first | door)) is DropReason.SHED
+    entry.gate.release()
+    assert entry.reason("r", window=0, **first) is None
 
 
 def test_copies_without_a_request_id_are_never_duplicates() -> None:
-    sampling = msgspec.structs.replace(configuration([1, 2]).capture.sampling, key_headers=("x-key",), unit="Key")
-    capture = msgspec.structs.replace(configuration([1, 2]).capture, sampling=sampling)
-    gate = Gate(live(capture=capture))
-    plain = candidate()
-    copy = msgspec.structs.replace(plain.copy, headers=((b"x-key", b"k"),))
-    nameless = msgspec.structs.replace(plain, copy=copy)
-    assert gate.objection(nameless, 1000.0, 0.0) is None
-    assert gate.objection(nameless, 1000.0, 0.0) is None
+    entry = Entry(live(Sampling(unit="Key", threshold=0, seed=7, key_headers=("x-key",))))
+    for _ in range(2):
+        assert entry.reason("", headers=((b"x-key", b"k"),)) is None
+
+
+# The queue
+
+
+def test_over_the_cap_copies_wait_their_turn() -> None:
+    entry = Entry(live(admission=room(1, max_queued=2)))
+    assert entry.reason("1") is None
+    assert [entry.decide(name).waits for name in ("2", "3")] == [True, True]
+    assert entry.reason("4") is DropReason.SHED
+    assert entry.leaves() is None
+    entry.gate.release()
+    assert entry.leaves() == ("2", None)
+    assert entry.leaves() is None
+    assert (entry.gate.in_flight, entry.gate.waiting) == (1, 1)
+
+
+def test_nobody_overtakes_the_queue() -> None:
+    entry = Entry(live(admission=room(1, max_queued=2)))
+    entry.decide("1")
+    entry.decide("2")
+    entry.gate.release()
+    assert entry.decide("3").waits  # though a slot is free: it is the second one's
+    assert [entry.leaves(), entry.leaves()] == [("2", None), None]
+
+
+def test_a_wait_has_an_end() -> None:
+    entry = Entry(live(admission=room(1, max_queued=2, max_wait_s=5.0)))
+    entry.decide("1")
+    entry.decide("2")
+    entry.mono = 3.0
+    entry.decide("3")
+    assert entry.gate.next_due() == 5.0
+    entry.mono = 5.0
+    assert entry.leaves() is None
+    entry.mono = 5.1
+    entry.gate.release()  # too late for the second one
+    assert entry.leaves() == ("2", DropReason.QUEUE_TIMEOUT)
+    assert entry.leaves() == ("3", None)
+    assert entry.gate.next_due() is None
+
+
+@pytest.mark.parametrize("why", [DropReason.EXPIRED, DropReason.DISABLED])
+def test_the_queue_empties_when_nothing_is_wanted_any_more(why: DropReason) -> None:
+    entry = Entry(live(admission=room(1, max_queued=2)))
+    for request_id in ("1", "2", "3"):
+        entry.decide(request_id)
+    if why is DropReason.EXPIRED:
+        entry.wall = 5e9
+    else:
+        entry.gate.draining = True
+    assert [entry.leaves(), entry.leaves(), entry.leaves()] == [("2", why), ("3", why), None]
+    assert (entry.gate.in_flight, entry.gate.waiting) == (1, 0)
+
+
+def test_more_room_lets_the_queue_in_and_less_keeps_it_waiting() -> None:
+    entry = Entry(live(admission=room(1, max_queued=3)))
+    for request_id in ("1", "2", "3"):
+        entry.decide(request_id)
+    more = msgspec.structs.replace(entry.live.config, version=2, admission=room(2, max_queued=0))
+    assert entry.live.offer(more, entry.wall, entry.mono) is None
+    assert [entry.leaves(), entry.leaves()] == [("2", None), None]
+    assert entry.reason("4") is DropReason.SHED
+    assert entry.gate.waiting == 1
+
+
+# Conversations
+
+FOLLOWED = Sampling(unit="Conversation", threshold=0, seed=7, key_headers=("x-key",))
+BY_OPENING = msgspec.structs.replace(FOLLOWED, key_headers=(), on_missing_key="Lineage")
+
+
+def chat(*texts: str, key: str = "") -> dict[str, Any]:
+    """The body and headers of a request with these messages, the user's first."""
+    messages = [{"role": "assistant" if i % 2 else "user", "content": text} for i, text in enumerate(texts)]
+    body = msgspec.json.encode({"model": "m", "messages": messages})
+    return {"body": body, "headers": ((b"x-key", key.encode()),) if key else ()}
+
+
+@pytest.mark.parametrize(("sampling", "key"), [(FOLLOWED, "k"), (BY_OPENING, "")])
+def test_turns_of_a_conversation_are_told_apart(sampling: Sampling, key: str) -> None:
+    entry = Entry(live(sampling, window=0, admission=room(100)))
+    late = entry.decide("0", window=0, **chat("a", "b", "c", key=key))
+    assert late == Decision(reason=DropReason.CONVERSATION_JOINED_LATE, seen=Lineage(joined_late=1))
+    first, second = chat("hello", key=key), chat("hello", "hi", "more", key=key)
+    edited = chat("hello", "HI", "MORE", "hm", "and?", key=key)
+    decisions = [entry.decide(str(n), window=0, **body) for n, body in enumerate((first, second, edited), start=1)]
+    assert decisions == [
+        Decision(seen=Lineage(openings=1, conversations=1)),
+        Decision(seen=Lineage(continued=1)),
+        Decision(seen=Lineage(broken=1), flags=(FlagReason.BROKEN_LINEAGE,)),
+    ]
+
+
+def test_a_replica_that_starts_in_a_counted_window_takes_conversations_up() -> None:
+    entry = Entry(live(FOLLOWED))
+    assert entry.decide("1", **chat("a", "b", "c", key="k")).flags == (FlagReason.BROKEN_LINEAGE,)
+    entry.mono = 3600.0
+    assert entry.reason("2", **chat("a", "b", "c", key="other")) is DropReason.CONVERSATION_JOINED_LATE
+
+
+@pytest.mark.parametrize("way_out", ["shed", "shed at the door", "too large", "queue"])
+def test_after_a_dropped_turn_a_conversation_has_a_gap(way_out: str) -> None:
+    entry = Entry(live(FOLLOWED, admission=room(1, max_queued=1 if way_out == "queue" else 0)))
+    second = chat("hello", "hi", "more", key="k")
+    unread: dict[str, Any] = {"body": None, "size": 9} if way_out in ("shed at the door", "too large") else {}
+    entry.decide("1", **chat("hello", key="k"))
+    entry.decide("2", **(second | unread), shed=way_out == "shed at the door")
+    entry.mono = 5.1
+    if way_out == "queue":
+        assert entry.leaves() == ("2", DropReason.QUEUE_TIMEOUT)
+    entry.gate.release()
+    third = entry.decide("3", **chat("hello", "hi", "more", "sure", "thanks", key="k"))
+    assert third == Decision(flags=(FlagReason.AFTER_GAP,), seen=Lineage(continued=1))
+
+
+def test_flags_and_numbers_of_a_turn_are_known_though_it_is_shed_or_waits() -> None:
+    entry = Entry(live(FOLLOWED, admission=room(0, max_queued=1)))
+    assert entry.decide("1", **chat("a", key="k")) == Decision(waits=True, seen=Lineage(openings=1, conversations=1))
+    shed = entry.decide("2", **chat("a", "b", "c", key="k"))
+    assert (shed.reason, shed.seen) == (DropReason.SHED, Lineage(continued=1))
+
+
+def test_requests_drawn_one_by_one_have_no_lineage() -> None:
+    """Random without a key, and every other unit."""
+    late = chat("a", "b", "c")
+    for sampling in (FOLLOWED, msgspec.structs.replace(FOLLOWED, unit="Key")):
+        assert Entry(live(sampling, window=0)).decide(window=0, **late) == Decision()
+
+
+def test_the_opening_decides_where_there_is_no_key() -> None:
+    """All turns of a conversation are in or none is, and another conversation is another draw."""
+    rule = msgspec.structs.replace(BY_OPENING, threshold=500_000)
+    entry = Entry(live(rule, admission=room(1000)))
+    draws = []
+    for n in range(40):
+        turns = [chat(f"hello {n}"), chat(f"hello {n}", "hi", "more")]
+        drawn = {entry.reason(f"{n}-{i}", **turn) for i, turn in enumerate(turns)}
+        assert len(drawn) == 1
+        draws.append(drawn.pop())
+    assert set(draws) == {None, ExcludeReason.NOT_SELECTED}
+
+
+def test_the_rate_of_the_class_decides() -> None:
+    sampling = Sampling(unit="Request", threshold=1_000_000, seed=7, class_thresholds={"long": 0})
+    entry = Entry(live(sampling))
+    assert entry.reason("1") is ExcludeReason.NOT_SELECTED
+    assert entry.reason("2", body=b'{"prompt":"%b"}' % (b"x" * 4000)) is None
+
+
+# Foreign proxies
 
 
 @pytest.mark.parametrize(
-    ("wall", "mono", "passed"),
+    ("source", "missing", "drawn", "expected"),
     [
-        (1009.9, 9.9, False),
-        (1010.0, 9.9, True),  # by the wall clock
-        (500.0, 10.0, True),  # the wall clock was set back
-        (1000.0, 9.9, False),
+        ("External", "Random", 500_000, None),
+        ("External", "Random", 499_999, ExcludeReason.NOT_SELECTED),
+        ("External", "Skip", 999_999, ExcludeReason.NOT_SELECTED),
+        ("Proxy", "Random", 999_999, ExcludeReason.NOT_SELECTED),
     ],
 )
-def test_expiry_passes_by_whichever_clock_is_first(wall: float, mono: float, passed: bool) -> None:
-    assert Expiry(1010.0, wall=1000.0, mono=0.0).passed(wall, mono) is passed
+def test_a_foreign_copy_with_nothing_to_hash_is_drawn_at_random(
+    source: str, missing: Any, drawn: int, expected: ExcludeReason | None
+) -> None:
+    sampling = Sampling(unit="Key", threshold=500_000, seed=7, key_headers=("x-key",), on_missing_key=missing)
+    entry = Entry(live(sampling, source=source), drawn=drawn)
+    assert [entry.reason(""), entry.reason("")] == [expected, expected]
 
 
-def test_once_passed_it_stays_passed() -> None:
-    expiry = Expiry(1010.0, wall=1000.0, mono=0.0)
-    assert expiry.passed(1010.0, 1.0)
-    assert expiry.passed(900.0, 1.0)
+# At the door
 
 
-def test_learning_it_again_after_the_clock_was_set_back_wins_no_time() -> None:
-    expiry = Expiry(1010.0, wall=1000.0, mono=0.0)
-    expiry.brought_forward(1010.0, wall=100.0, mono=5.0)
-    assert not expiry.passed(105.0, 9.9)
-    assert expiry.passed(105.0, 10.0)
+def test_a_copy_is_shed_at_the_door_only_if_it_would_be_shed_anyway() -> None:
+    entry = Entry(live(admission=room(1)))
+    assert not entry.would_shed("2")
+    entry.decide("1")
+    assert entry.would_shed("2")
+    assert not entry.would_shed("1")  # a duplicate
+    assert not entry.would_shed("2", window=9)
+    entry.gate.draining = True
+    assert not entry.would_shed("2")
+    entry.gate.draining = False
+    entry.wall = 5e9
+    assert not entry.would_shed("2")
+    assert entry.gate.in_flight == 1
 
 
-def test_it_can_be_brought_forward() -> None:
-    expiry = Expiry(1010.0, wall=1000.0, mono=0.0)
-    expiry.brought_forward(1004.0, wall=1001.0, mono=1.0)
-    assert not expiry.passed(1003.9, 3.9)
-    assert expiry.passed(1003.9, 4.0)
+def test_while_the_queue_has_places_nothing_is_shed_at_the_door() -> None:
+    entry = Entry(live(admission=room(1, max_queued=1)))
+    entry.decide("1")
+    assert not entry.would_shed("3")
+    entry.decide("2")
+    assert entry.would_shed("3")
 
 
-def offered(holder: LiveConfig, **changes: object) -> MirrorConfig:
-    config = msgspec.structs.replace(holder.config, version=holder.config.version + 1, **changes)
-    assert holder.offer(config, 1000.0, 0.0) is None
-    return config
+@pytest.mark.parametrize(
+    ("changes", "headers", "certain"),
+    [
+        ({"models": ("m",)}, (), False),  # the model is in the body
+        ({"sampling": FOLLOWED}, ((b"x-key", b"k"),), True),
+        ({"sampling": msgspec.structs.replace(FOLLOWED, key_field="user")}, (), False),
+        ({"sampling": msgspec.structs.replace(FOLLOWED, key_field="user")}, ((b"x-key", b"k"),), True),
+        ({"sampling": BY_OPENING}, (), False),
+        ({"sampling": msgspec.structs.replace(FOLLOWED, threshold=1_000_000)}, ((b"x-key", b"k"),), False),
+        ({"sampling": msgspec.structs.replace(FOLLOWED, on_missing_key="Skip")}, (), False),
+    ],
+)
+def test_at_the_door_only_the_head_can_say_that_a_copy_is_wanted(
+    changes: dict[str, Any], headers: Headers, certain: bool
+) -> None:
+    entry = Entry(live(**changes, admission=room(0)))
+    assert entry.would_shed(headers=headers) is certain
 
 
-def test_thresholds_of_recent_windows_are_remembered_and_the_warm_ups_always() -> None:
-    holder = live()
-    indicators = holder.config.indicators
-    for window in range(2, 30):
-        offered(holder, window=window, indicators=indicators[:1])
-    warm_up, latest = holder.of_window(0), holder.of_window(29)
-    assert warm_up is not None
-    assert warm_up.indicators == ()
-    assert latest is not None
-    assert latest.indicators == indicators[:1]
-    assert holder.of_window(1) is None
-    assert holder.of_window(30) is None
+def test_a_foreign_copy_without_an_id_is_shed_at_the_door_only_where_every_copy_is_wanted() -> None:
+    for threshold in (0, 1):
+        sampling = Sampling(unit="Request", threshold=threshold, seed=7)
+        entry = Entry(live(sampling, source="External", admission=room(0)))
+        assert entry.would_shed("") is (threshold == 0)
 
 
-def test_a_refused_configuration_changes_nothing() -> None:
-    holder = live()
-    before = holder.config
-    refusal = holder.offer(msgspec.structs.replace(before, version=2, expiry=before.expiry + 1), 1000.0, 0.0)
-    assert refusal is not None
-    assert (refusal.status, refusal.field) == (409, "expiry")
-    assert holder.config is before
+def test_a_copy_shed_at_the_door_is_counted_as_such_even_if_there_is_room_by_now() -> None:
+    entry = Entry(live())
+    assert entry.reason(body=None, size=10, shed=True) is DropReason.SHED
+    assert entry.gate.in_flight == 0

@@ -5,64 +5,54 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shadowrun_mirror.config import TrafficClass
-from shadowrun_mirror.facts import Facts, arm_body, facts_of, fields_of, traffic_class, unread_facts
+from shadowrun_mirror.facts import (
+    Facts,
+    facts_of,
+    fields_of,
+    size_decides,
+    traffic_class,
+    transcript_of,
+    unread_facts,
+    wanted_facts,
+)
 
 pytestmark = pytest.mark.mirror
 
+
+ALL = wanted_facts(
+    (
+        TrafficClass(name="turns", min_turns=1),
+        TrafficClass(name="schema", schema=True),
+        TrafficClass(name="images", images=True),
+    )
+)
+
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["role", "type", "content", "output", "format", "x"]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
-bodies = st.dictionaries(st.text() | st.sampled_from(["model", "stream", "tools", "stream_options"]), json_values)
+field_names = st.sampled_from(
+    ["messages", "input", "prompt", "system", "text", "response_format", "tools", "model", "guided_json", "lora_path"]
+)
 
 
 def facts(body: Any) -> Facts:
     raw = json.dumps(body).encode()
     fields = fields_of(raw)
     assert fields is not None
-    return facts_of(fields, len(raw))
+    return facts_of(fields, len(raw), ALL)
 
 
-def sent(body: Any, model: str = "", stream: bool = True) -> Any:
-    raw = json.dumps(body).encode()
-    fields = fields_of(raw)
-    assert fields is not None
-    return json.loads(arm_body(raw, fields, model, stream))
+def user(*parts: Any) -> dict[str, Any]:
+    return {"role": "user", "content": list(parts) if parts else "hello"}
 
 
-@given(bodies, st.sampled_from(["", "other"]), st.booleans())
-def test_any_body_keeps_everything_but_model_and_usage(body: dict[str, Any], model: str, stream: bool) -> None:
-    got = sent(body, model, stream)
-    expected = dict(body)
-    if model:
-        expected["model"] = model
-    options = body.get("stream_options")
-    if stream and (options is None or isinstance(options, dict)):
-        expected["stream_options"] = (options or {}) | {"include_usage": True}
-    assert got == expected
-
-
-def test_a_body_with_nothing_to_change_is_sent_as_the_very_bytes() -> None:
-    raw = b'{ "stream_options" : {"include_usage":true}, "model":"m", "a": 1.50 }'
-    assert arm_body(raw, fields_of(raw) or {}, "", stream=True) is raw
-    assert arm_body(raw, fields_of(raw) or {}, "", stream=False) is raw
-
-
-def test_numbers_and_escapes_are_kept_as_written() -> None:
-    raw = rb'{"model":"m","temperature":1.50,"big":12345678901234567890123,"text":"\u00e9\/","stream":true}'
-    assert arm_body(raw, fields_of(raw) or {}, "n", stream=True) == (
-        rb'{"model":"n","temperature":1.50,"big":12345678901234567890123,"text":"\u00e9\/","stream":true,'
-        rb'"stream_options":{"include_usage":true}}'
-    )
-
-
-def test_other_stream_options_are_kept() -> None:
-    assert sent({"stream_options": {"include_usage": False, "x": 1}})["stream_options"] == {
-        "include_usage": True,
-        "x": 1,
-    }
-    assert sent({"stream_options": "wrong"})["stream_options"] == "wrong"  # the engine will say what it thinks of it
+ANSWER = {"role": "assistant", "content": "hi"}
+TEXT = {"type": "text", "text": "what is this?"}
 
 
 @pytest.mark.parametrize(
@@ -94,6 +84,97 @@ def test_no_bytes_make_it_raise(raw: bytes) -> None:
     assert fields is None or facts_of(fields, len(raw)).size == len(raw)
 
 
+@given(st.dictionaries(field_names, json_values))
+def test_no_values_make_it_raise(body: dict[str, Any]) -> None:
+    fields = fields_of(json.dumps(body).encode())
+    assert fields is not None
+    transcript_of(fields)
+    got = facts_of(fields, 1, ALL)
+    assert isinstance(got.images, bool)
+    assert isinstance(got.schema, bool)
+
+
+@pytest.mark.parametrize(
+    ("body", "turns"),
+    [
+        ({"messages": [user()]}, 1),
+        ({"messages": [{"role": "system", "content": "s"}, user(), ANSWER, user()]}, 2),
+        ({"system": "s", "messages": [user(TEXT), ANSWER, user({"type": "tool_result", "content": "4"})]}, 2),
+        ({"messages": []}, 0),
+        ({"messages": "not a list"}, None),
+        ({"messages": [{"role": 3}]}, None),
+        ({"prompt": "once"}, 1),
+        ({"prompt": ["one", "two"]}, 1),
+        ({"input": "what?"}, 1),
+        ({"input": ["embed", "these"]}, 1),
+        ({"input": [[1, 2], [3]]}, 1),
+        ({"input": [user(), {"type": "reasoning"}, {"type": "function_call_output"}, user()]}, 2),
+        ({}, None),
+    ],
+)
+def test_turns_are_user_messages(body: Any, turns: int | None) -> None:
+    assert facts(body).turns == turns
+
+
+@pytest.mark.parametrize(
+    ("body", "schema"),
+    [
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}, True),
+        ({"response_format": {"type": "json_object"}}, False),
+        ({"response_format": {"type": "text"}}, False),
+        ({"text": {"format": {"type": "json_schema", "schema": {}}}}, True),
+        ({"text": {"verbosity": "low"}}, False),
+        ({"text": "not an object"}, False),
+        ({"output_format": {"type": "json_schema", "schema": {}}}, True),
+        ({"output_config": {"format": {"type": "json_schema"}}}, True),
+        ({"guided_json": {"type": "object"}}, True),
+        ({"guided_regex": "a+"}, True),
+        ({"guided_json": None}, False),
+        ({"structured_outputs": {"choice": ["a", "b"]}}, True),
+        ({}, False),
+    ],
+)
+def test_a_schema_is_whatever_binds_the_form_of_the_answer(body: Any, schema: bool) -> None:
+    assert facts(body).schema is schema
+
+
+@pytest.mark.parametrize(
+    ("body", "images"),
+    [
+        ({"messages": [user(TEXT, {"type": "image_url", "image_url": {"url": "data:,"}})]}, True),
+        ({"messages": [user(TEXT, {"type": "image", "source": {"type": "base64"}})]}, True),
+        ({"input": [user({"type": "input_text"}, {"type": "input_image", "image_url": "data:,"})]}, True),
+        (
+            {"messages": [user({"type": "tool_result", "content": [{"type": "image", "source": {}}]})]},
+            True,
+        ),
+        ({"input": [{"type": "function_call_output", "output": [{"type": "input_image"}]}]}, True),
+        ({"messages": [user(TEXT)]}, False),
+        ({"messages": [{"role": "user", "content": '"image"'}]}, False),
+        ({"messages": [{"role": "user", "content": "x", "name": "image"}]}, False),
+        ({"prompt": "an image"}, False),
+        ({}, False),
+    ],
+)
+def test_images_are_parts_of_messages(body: Any, images: bool) -> None:
+    assert facts(body).images is images
+
+
+def test_what_no_class_asks_for_is_not_looked_for() -> None:
+    fields = fields_of(b'{"messages":[{"role":"user"}],"guided_json":"x"}')
+    assert fields is not None
+    got = facts_of(fields, 1, wanted_facts((TrafficClass(name="streams", stream=True),)))
+    assert (got.turns, got.schema, got.images) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "adapter"),
+    [({"lora_path": "sql"}, "sql"), ({"adapter_id": "sql"}, "sql"), ({"lora_path": ["a", "b"]}, ""), ({}, "")],
+)
+def test_the_adapter_is_known_by_the_name_in_the_body(body: Any, adapter: str) -> None:
+    assert facts(body).adapter == adapter
+
+
 LONG = TrafficClass(name="long", min_prompt_tokens=1000)
 SHORT_STREAM = TrafficClass(name="short-stream", max_prompt_tokens=10, stream=True)
 TOOLS = TrafficClass(name="tools", tools=True)
@@ -118,3 +199,32 @@ def test_the_first_matching_class_wins(size: int, stream: bool, tools: bool, exp
 def test_a_body_that_was_not_read_is_classed_by_its_size_alone() -> None:
     assert traffic_class((TOOLS, SHORT_STREAM, LONG), unread_facts(8000)) == "long"
     assert traffic_class((TrafficClass(name="buffered", stream=False),), unread_facts(10)) == "default"
+
+
+CHAT = TrafficClass(name="chat", min_turns=2, max_turns=4)
+SCHEMA = TrafficClass(name="schema", schema=True, images=False)
+
+
+@pytest.mark.parametrize(
+    ("turns", "schema", "images", "expected"),
+    [
+        (2, False, False, "chat"),
+        (4, True, False, "chat"),
+        (1, True, False, "schema"),
+        (5, True, True, "default"),
+        (None, True, False, "schema"),
+        (None, None, False, "default"),
+    ],
+)
+def test_turns_schemas_and_images_are_conditions(
+    turns: int | None, schema: bool | None, images: bool | None, expected: str
+) -> None:
+    known = Facts(model="m", stream=False, tools=False, size=1, turns=turns, schema=schema, images=images)
+    assert traffic_class((CHAT, SCHEMA), known) == expected
+
+
+def test_a_class_by_length_alone_is_known_before_the_body_is() -> None:
+    assert size_decides(())
+    assert size_decides((LONG, TrafficClass(name="short", max_prompt_tokens=3)))
+    for other in (CHAT, SCHEMA, TOOLS, SHORT_STREAM):
+        assert not size_decides((LONG, other))

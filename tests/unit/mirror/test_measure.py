@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shadowrun_mirror.client import Exchange
 from shadowrun_mirror.config import SLO, Indicator, Metric
-from shadowrun_mirror.measure import ArmResult, arm_result, is_within, pair_indicator
+from shadowrun_mirror.measure import (
+    ArmResult,
+    TokenSource,
+    arm_result,
+    comparable,
+    is_within,
+    pair_indicator,
+    token_sources_differ,
+)
 from shadowrun_mirror.reasons import FailureReason
 from shadowrun_mirror.shapes import Tokens
 from shadowrun_mirror.stream import Answer
@@ -16,9 +24,15 @@ pytestmark = pytest.mark.mirror
 SENT = Exchange(failure=None, written_at=10.0, whole=True)
 
 
-def answer(first: float | None = 10.5, last: float = 12.5, chunks: int = 5, output: int | None = None) -> Answer:
+def answer(
+    first: float | None = 10.5,
+    last: float = 12.5,
+    chunks: int = 5,
+    output: int | None = None,
+    gap: float | None = None,
+) -> Answer:
     tokens = None if output is None else Tokens(prompt=1, cached=0, output=output)
-    return Answer(failure=None, first_at=first, last_at=last, chunks=chunks, tokens=tokens)
+    return Answer(failure=None, first_at=first, last_at=last, gap=gap, chunks=chunks, tokens=tokens)
 
 
 def test_latencies_follow_from_the_stamps() -> None:
@@ -29,6 +43,31 @@ def test_latencies_follow_from_the_stamps() -> None:
 def test_without_usage_content_events_are_the_count_and_usage_stays_out() -> None:
     result = arm_result(SENT, answer(chunks=5), streamed=True, slo=SLO())
     assert (result.tpot, result.tokens) == (0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("output", "chunks", "first", "per_token", "source"),
+    [
+        (10, 5, 10.5, 0.25, TokenSource.USAGE),
+        (10, 1, 10.5, 0.25, TokenSource.USAGE),  # bundled: no TPOT, but this
+        (None, 5, 10.5, 0.5, TokenSource.EVENTS),
+        (10, 0, None, 0.25, TokenSource.USAGE),
+        (None, 0, None, None, TokenSource.NONE),  # buffered, and not told
+        (0, 0, None, None, TokenSource.USAGE),  # an embedding
+    ],
+)
+def test_time_per_token_is_the_whole_time_over_the_tokens_there_were(
+    output: int | None, chunks: int, first: float | None, per_token: float | None, source: TokenSource
+) -> None:
+    result = arm_result(SENT, answer(first, chunks=chunks, output=output), streamed=first is not None, slo=SLO())
+    assert (result.per_token, result.token_source) == (per_token, source)
+
+
+def test_a_gap_is_handed_on_and_a_failed_answer_has_none() -> None:
+    assert arm_result(SENT, answer(gap=1.5), streamed=True, slo=SLO()).gap == 1.5
+    cut = Answer(failure=FailureReason.STREAM_CUT, first_at=10.5, last_at=12.5, gap=1.5, chunks=5)
+    failed = arm_result(SENT, cut, streamed=True, slo=SLO())
+    assert (failed.gap, failed.per_token) == (None, None)
 
 
 @pytest.mark.parametrize("output", [0, 1])
@@ -154,3 +193,28 @@ def test_a_tpot_with_two_kinds_of_divisor_says_nothing() -> None:
     assert pair_indicator(indicator, counted, uncounted) is None
     assert pair_indicator(indicator, uncounted, uncounted) == 0
     assert pair_indicator(indicator, counted, result_of(None, failed=True)) == -1
+
+
+def test_results_with_two_kinds_of_token_counts_are_not_held_against_each_other_per_token() -> None:
+    usage = arm_result(SENT, answer(output=10), streamed=True, slo=SLO())
+    events = arm_result(SENT, answer(), streamed=True, slo=SLO())
+    buffered = arm_result(SENT, answer(first=None, chunks=0), streamed=False, slo=SLO())
+    failed = result_of(None, failed=True)
+    for same in ((usage, usage), (events, events), (buffered, buffered), (usage, failed), (events, failed), (failed,)):
+        results = {str(n): result for n, result in enumerate(same)}
+        assert not token_sources_differ(same)
+        assert comparable(results) == results
+    for different in ((usage, events), (events, usage, usage), (usage, events, failed)):
+        assert token_sources_differ(different)
+        for before, after in zip(different, comparable(dict(enumerate_names(different))).values(), strict=True):
+            assert (after.ttft, after.e2e, after.within_slo, after.tokens) == (
+                before.ttft,
+                before.e2e,
+                before.within_slo,
+                before.tokens,
+            )
+            assert (after.tpot, after.per_token) == ((math.inf, None) if before.failure else (None, None))
+
+
+def enumerate_names(results: tuple[ArmResult, ...]) -> list[tuple[str, ArmResult]]:
+    return [(str(number), result) for number, result in enumerate(results)]

@@ -7,12 +7,14 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shadowrun_mirror import completions
 from shadowrun_mirror.client import Exchange
 from shadowrun_mirror.config import SLO
 from shadowrun_mirror.measure import arm_result
 from shadowrun_mirror.reasons import FailureReason
-from shadowrun_mirror.shapes import Body, Tokens, body_of
-from shadowrun_mirror.stream import MAX_EVENT_BYTES, Answer, BufferedReader, StreamReader, head_objection
+from shadowrun_mirror.shapes import Noted, Tokens
+from shadowrun_mirror.sse import Frames
+from shadowrun_mirror.stream import MAX_EVENT_BYTES, Answer, BufferedReader, StreamReader
 
 pytestmark = pytest.mark.mirror
 
@@ -34,7 +36,7 @@ DONE = b"[DONE]"
 
 def read(pieces: Sequence[bytes], whole: bool = True) -> Answer:
     """Piece n is read at time n."""
-    reader = StreamReader()
+    reader = StreamReader(completions.noted, done_mark=True)
     for at, piece in enumerate(pieces):
         if not reader.feed(piece, float(at)):
             break
@@ -48,7 +50,7 @@ def read_payloads(*payloads: bytes, whole: bool = True) -> Answer:
 def test_the_role_chunk_is_not_content_and_the_finish_is_not_the_last_content() -> None:
     answer = read_payloads(ROLE, chunk(content="a"), chunk(content="b"), FINISH, USAGE, DONE)
     assert answer == Answer(
-        failure=None, first_at=1.0, last_at=2.0, chunks=2, tokens=Tokens(prompt=7, cached=2, output=3)
+        failure=None, first_at=1.0, last_at=2.0, gap=1.0, chunks=2, tokens=Tokens(prompt=7, cached=2, output=3)
     )
 
 
@@ -125,17 +127,38 @@ def test_an_error_on_the_last_content_chunk_is_an_error(after: tuple[bytes, ...]
     assert answer.failure is FailureReason.STREAM_ERROR
 
 
-def test_few_events_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("per_read", [1, 7])
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
+@pytest.mark.parametrize(
+    "kind", [{"content": "t"}, {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}, {"reasoning": "t"}]
+)
+def test_few_events_are_parsed(kind: dict[str, Any], end: bytes, per_read: int) -> None:
     parsed: list[bytes] = []
 
-    def counted(payload: bytes) -> Body | None:
+    def counted(payload: bytes) -> Noted | None:
         parsed.append(payload)
-        return body_of(payload)
+        return completions.noted(payload)
 
-    monkeypatch.setattr("shadowrun_mirror.stream.body_of", counted)
-    answer = read_payloads(ROLE, *[chunk(content=f"token {n}") for n in range(500)], FINISH, USAGE, DONE)
-    assert answer.chunks == 500
+    reader = StreamReader(counted, done_mark=True)
+    events = [event(payload, end) for payload in (ROLE, *[chunk(**kind)] * 500, FINISH, USAGE, DONE)]
+    for number in range(0, len(events), per_read):
+        assert reader.feed(b"".join(events[number : number + per_read]), float(number))
+    answer = reader.answer(True)
+    assert (answer.failure, answer.chunks) == (None, 500)
     assert len(parsed) <= 6
+
+
+def test_the_gap_is_the_longest_time_between_reads_with_content() -> None:
+    reader = StreamReader(completions.noted, done_mark=True)
+    word = event(chunk(content="a"))
+    for at, data in ((1.0, word), (2.0, word * 3), (2.5, event(ROLE)), (5.5, word), (6.0, word), (60.0, event(DONE))):
+        reader.feed(data, at)
+    assert reader.answer(True).gap == 3.5
+
+
+@pytest.mark.parametrize("pieces", [[b""], [event(chunk(content="a"))], [event(chunk(content="a")) * 3]])
+def test_content_in_one_read_has_no_gap(pieces: list[bytes]) -> None:
+    assert read(pieces).gap is None
 
 
 @pytest.mark.parametrize(
@@ -170,7 +193,7 @@ def test_an_event_named_error_is_an_error() -> None:
 
 
 def test_an_event_without_end_is_given_up() -> None:
-    reader = StreamReader()
+    reader = StreamReader(completions.noted, done_mark=True)
     sent = 0
     while reader.feed(b"data: " + b"x" * 65_536, 0.0):
         sent += 65_536
@@ -195,6 +218,41 @@ def test_an_event_without_end_is_given_up() -> None:
 def test_usage_in_a_shape_not_understood_is_no_usage(usage: bytes) -> None:
     answer = read_payloads(chunk(content="a"), b'{"choices":[],"usage":' + usage + b"}", DONE)
     assert (answer.failure, answer.tokens) == (None, None)
+
+
+@pytest.mark.parametrize(("size", "failure"), [(0, None), (1, FailureReason.TOO_LONG)])
+@pytest.mark.parametrize("step", [1_000_003, 65_536, 2_000_000])
+def test_how_long_an_event_may_be_does_not_depend_on_its_reads(step: int, size: int, failure: object) -> None:
+    whole = event(chunk(content="x"))[:-2]
+    long = whole + b" " * (MAX_EVENT_BYTES + size - len(whole))
+    raw = event(chunk(content="a")) + long + b"\n\n" + event(DONE)
+    answer = read([raw[at : at + step] for at in range(0, len(raw), step)])
+    assert (answer.failure, answer.chunks) == (failure, 1 if failure else 2)
+
+
+def test_nothing_after_the_end_is_looked_at() -> None:
+    ended = event(chunk(content="a")) + event(DONE)
+    for tail in (event(chunk(content="b")), event(b"{"), b"event: error\ndata: {}\n\n", b"x" * (MAX_EVENT_BYTES + 9)):
+        for pieces in ([ended + tail], [ended, tail], [ended, tail[:3], tail[3:]]):
+            answer = read(pieces)
+            assert (answer.failure, answer.chunks) == (None, 1)
+
+
+def test_work_for_an_event_in_many_reads_is_in_proportion_to_its_bytes() -> None:
+    """Each read is looked at once: a long event of short lines costs no more than one of one line."""
+
+    class Counting(bytearray):
+        looked_at = 0
+
+        def find(self, *args: Any) -> int:
+            Counting.looked_at += len(self) - args[1]
+            return bytearray.find(self, *args)
+
+    frames = Frames()
+    frames.rest = Counting()
+    for _ in range(2000):
+        assert frames.feed(b"data: x\n") == []
+    assert Counting.looked_at <= 2 * 2000 * len(b"data: x\n")
 
 
 def test_a_done_without_its_blank_line_is_enough() -> None:
@@ -229,6 +287,8 @@ def test_any_split_of_any_stream_reads_the_same(stream: tuple[bytes, int], data:
     cuts = sorted(data.draw(st.sets(st.integers(0, len(raw)), max_size=12)))
     pieces = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True) if a < b]
     answer = read(pieces, whole=True)
+    once = read([raw], whole=True)
+    assert (answer.failure, answer.chunks, answer.tokens) == (once.failure, once.chunks, once.tokens)
     assert answer.failure is (None if content else FailureReason.EMPTY)
     assert answer.chunks == content
     assert answer.tokens == Tokens(prompt=7, cached=2, output=3)
@@ -241,7 +301,7 @@ def test_any_split_of_any_stream_reads_the_same(stream: tuple[bytes, int], data:
 @given(st.lists(st.binary(max_size=40), max_size=10), st.booleans())
 def test_no_bytes_make_it_raise(pieces: list[bytes], whole: bool) -> None:
     assert read(pieces, whole).failure is not None
-    reader = BufferedReader()
+    reader = BufferedReader(completions.noted)
     for piece in pieces:
         reader.feed(piece, 0.0)
     assert reader.answer(whole).failure is not None
@@ -282,7 +342,7 @@ def test_no_json_makes_it_raise_or_gives_a_number_that_cannot_be_computed_with(v
 
 
 def buffered(raw: bytes, whole: bool = True) -> Answer:
-    reader = BufferedReader()
+    reader = BufferedReader(completions.noted)
     reader.feed(raw[:5], 1.0)
     reader.feed(raw[5:], 2.0)
     return reader.answer(whole)
@@ -310,27 +370,3 @@ def test_a_buffered_answer_has_its_end_and_its_tokens() -> None:
 )
 def test_how_a_buffered_answer_may_end(raw: bytes, whole: bool, failure: FailureReason | None) -> None:
     assert buffered(raw, whole).failure == failure
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "streamed", "failure"),
-    [
-        (200, b"text/event-stream", True, None),
-        (200, b"Text/Event-Stream; charset=utf-8", True, None),
-        (200, b"application/json", False, None),
-        (200, b"", False, None),
-        (200, b"", True, FailureReason.MALFORMED),
-        (200, b"application/json", True, FailureReason.MALFORMED),
-        (200, b"text/event-stream", False, FailureReason.MALFORMED),
-        (301, b"", False, FailureReason.MALFORMED),
-        (404, b"text/event-stream", True, FailureReason.HTTP_4XX),
-        (500, b"text/event-stream", True, FailureReason.HTTP_5XX),
-        (599, b"", True, FailureReason.HTTP_5XX),
-    ],
-)
-def test_a_head_says_whether_it_is_worth_reading_on(
-    status: int, kind: bytes, streamed: bool, failure: FailureReason | None
-) -> None:
-    assert head_objection(status, ((b"content-type", kind),), streamed) == failure
-    gzip = ((b"content-type", kind), (b"content-encoding", b"gzip"))
-    assert head_objection(status, gzip, streamed) is (failure or FailureReason.MALFORMED)

@@ -62,17 +62,11 @@ def _port_without_container(world: World) -> None:
 
 NOT_YET = {
     "capture.mode": "HTTPRoute",
-    "capture.paths": ["/v1/embeddings"],
-    "sampling.key": {"bodyField": "user"},
-    "sampling.onMissingKey": "Lineage",
-    "sampling.classRates": [{"class": "default", "rate": "2%"}],
-    "admission.queue": {"maxLength": 3},
-    "mirror.replicas": 2,
+    "capture.paths": ["/v1/audio/speech"],
     "comparison": {"output": "Parity"},
     "endConditions.gpuHours": 3,
     "endConditions.decided": True,
     "endConditions.matchRate": "99%",
-    "livePathGuard": {"maxLatencyIncrease": "10%"},
     "capture.proxy.port": 9000,
 }
 
@@ -138,6 +132,66 @@ def test_a_run_that_cannot_work_is_refused_with_its_reason_and_nothing_is_made(
 )
 def test_what_else_lives_in_the_namespace_can_stand_in_the_way(facts: dict[str, Any], reason: str) -> None:
     assert _reason(World.with_spec(), **facts) == reason
+
+
+EXTERNAL = {"mode": "External", "proxy": None, "external": {"serviceName": "chat-copies"}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"clusterIP": "None"},
+        {"internalTrafficPolicy": "Local"},
+        {"sessionAffinity": "ClientIP"},
+        {"type": "ExternalName"},
+        {"selector": None},
+    ],
+)
+def test_a_primary_that_nothing_of_ours_stands_before_may_be_any_service(spec: dict[str, Any]) -> None:
+    world = World.with_spec(capture=EXTERNAL)
+    _service(**spec)(world)
+    assert _reason(world) == "Accepted"
+
+
+def test_a_primary_that_speaks_tls_is_refused_for_the_arms_sake_too() -> None:
+    world = World.with_spec(capture=EXTERNAL)
+    _port(appProtocol="https")(world)
+    assert _reason(world) == "PrimaryUnsuitable"
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (OtherRun(name="y", primary="chat", service_name="chat-shadowed"), "Accepted"),
+        (OtherRun(name="y", primary="", service_name="other-copies"), "Accepted"),
+        (OtherRun(name="y", primary="", service_name="chat-copies"), "CaptureInUse"),
+    ],
+)
+def test_copies_of_another_proxy_may_be_taken_beside_a_capture_but_not_under_one_name(
+    other: OtherRun, reason: str
+) -> None:
+    assert _reason(World.with_spec(capture=EXTERNAL), others=(other,)) == reason
+
+
+def test_a_capture_may_stand_beside_a_run_that_takes_another_proxy_s_copies() -> None:
+    assert _reason(World.with_spec(), others=(OtherRun(name="y", primary="", service_name="copies"),)) == "Accepted"
+
+
+@pytest.mark.parametrize(
+    ("capture", "component", "reason"),
+    [
+        ({}, "capture", "Accepted"),
+        ({}, "copies", "ServiceNameTaken"),
+        (EXTERNAL, "copies", "Accepted"),
+        (EXTERNAL, "capture", "ServiceNameTaken"),
+    ],
+)
+def test_customers_are_never_led_to_a_mirror_nor_copies_to_the_primary(
+    capture: dict[str, Any], component: str, reason: str
+) -> None:
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.COMPONENT_LABEL: component}
+    service = {"kind": "Service", "metadata": {"name": "left", "labels": labels}, "spec": {"selector": {"a": "b"}}}
+    assert _reason(World.with_spec(capture=capture), capture_service=service) == reason
 
 
 def test_a_missing_credential_is_named() -> None:

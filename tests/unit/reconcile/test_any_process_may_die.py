@@ -2,6 +2,7 @@
 
 import base64
 import random
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -33,11 +34,19 @@ def test_a_run_converges_when_every_first_try_of_a_plan_dies_after_so_many_actio
     ]
 
 
-@given(seed=st.integers(0, 10_000))
-@settings(max_examples=15, deadline=None)
-def test_a_run_converges_when_plans_die_at_random(seed: int) -> None:
+MODES: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "several mirrors": {"mirror": {"replicas": 3}},
+    "guarded": {"livePathGuard": {"maxErrorIncrease": "1%"}},
+    "another proxy": {"capture": {"mode": "External", "proxy": None, "external": {"serviceName": "chat-copies"}}},
+}
+
+
+@given(seed=st.integers(0, 10_000), mode=st.sampled_from(sorted(MODES)))
+@settings(max_examples=20, deadline=None)
+def test_a_run_converges_when_plans_die_at_random(seed: int, mode: str) -> None:
     dice = random.Random(seed)
-    world = World.with_spec()
+    world = World.with_spec(**MODES[mode])
     for _ in range(600):
         world.turn(limit=dice.choice([None, None, 0, 1, 2, 3, 4, 5]))
         if world.phase == "Complete":
@@ -68,15 +77,20 @@ MISHAPS = (
     "rate",
     "evidence",
     "delete",
+    "mirror",
 )
 
 
-@given(mishaps=st.lists(st.sampled_from(MISHAPS), max_size=40), warm=st.integers(0, 25))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    mishaps=st.lists(st.sampled_from(MISHAPS), max_size=40),
+    warm=st.integers(0, 25),
+    mode=st.sampled_from(sorted(MODES)),
+)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_happens_no_plan_copies_past_expiry_leaves_complete_or_writes_to_the_primary(
-    mishaps: list[str], warm: int
+    mishaps: list[str], warm: int, mode: str
 ) -> None:
-    world = World.with_spec()
+    world = World.with_spec(**MODES[mode])
     for _ in range(warm):
         world.turn()
     for mishap in [*mishaps, *["turn"] * 3]:
@@ -118,6 +132,9 @@ def _happen(world: World, mishap: str) -> None:
         case "evidence":
             world.objects.pop(("ConfigMap", "x-evidence"), None)
             world.record = None
+        case "mirror":
+            if ("Secret", "x-mirror") in world.objects:
+                world.kill("mirror-0")
         case "delete":
             world.body["metadata"]["deletionTimestamp"] = times.written(world.now)
 

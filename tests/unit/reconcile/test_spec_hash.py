@@ -24,6 +24,7 @@ def _spec(**changes: Any) -> Spec:
         {"duration": "61s"},
         {"admission": {"maxInFlight": 2}},
         {"sampling": {"rate": "3%"}},
+        {"sampling": {"targetPairsPerSecond": "3"}},
     ],
 )
 def test_what_may_change_is_no_change(change: dict[str, Any]) -> None:
@@ -36,6 +37,8 @@ def test_what_may_change_is_no_change(change: dict[str, Any]) -> None:
         ({"slo": {"ttft": "3s"}}, "spec.slo.ttft"),
         ({"arms": {"candidate": {"patch": {"spec": {"hostname": "b"}}}}}, "spec.arms.candidate"),
         ({"sampling": {"onMissingKey": "Skip"}}, "spec.sampling.onMissingKey"),
+        ({"sampling": {"classRates": [{"class": "default", "rate": "9%"}]}}, "spec.sampling.classRates"),
+        ({"livePathGuard": {"maxErrorIncrease": "1%"}}, "spec.livePathGuard"),
         ({"capture": {"paths": ["/v1/completions"]}}, "spec.capture.paths"),
         ({"criteria": [{"name": "e", "metric": "Failures", "require": "NotWorse", "margin": "1%"}]}, "spec.criteria"),
         ({"hardware": {"matchLabelKeys": ["a"]}}, "spec.hardware.matchLabelKeys"),

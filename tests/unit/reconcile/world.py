@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 from shadowrun_mirror.blocks import BlockSeries
-from shadowrun_mirror.config import MirrorConfig, decode_config
+from shadowrun_mirror.config import MODULO, MirrorConfig, decode_config
 from shadowrun_mirror.evidence import (
     Amount,
     ArmEvidence,
@@ -130,7 +130,8 @@ class World:
     stored_books: Books = field(default_factory=Books)
     stored_at: float = 0.0
     books: Books = field(default_factory=Books)
-    mirror: MirrorConfig | None = None
+    configs: dict[str, MirrorConfig] = field(default_factory=dict)  # what each mirror process goes by, by pod uid
+    deaths: dict[str, int] = field(default_factory=dict)  # how often a pod was replaced, by its name
     evidence: dict[str, Evidence] = field(default_factory=dict)
     refuse: str = ""
     refusal: str = ""
@@ -171,9 +172,20 @@ class World:
         """The phase in the status."""
         return str(self.body["status"].get("phase", ""))
 
+    @property
+    def mirror(self) -> MirrorConfig | None:
+        """What the first mirror goes by."""
+        return next((self.configs[pod.uid] for pod in self._of(names.MIRROR) if pod.uid in self.configs), None)
+
     def capture_service(self) -> Manifest | None:
-        """The Service that customers call."""
-        return self.objects.get(("Service", "chat-shadowed")) or self.users.get(("Service", "chat-shadowed"))
+        """The Service that customers call, or that a proxy sends copies to."""
+        key = ("Service", self.run.spec.capture.service_name)
+        return self.objects.get(key) or self.users.get(key)
+
+    def kill(self, name: str) -> None:
+        """A pod dies, and another takes its place under another identity."""
+        self.deaths[name] = self.deaths.get(name, 0) + 1
+        self._start_pods()
 
     def observe(self) -> Observation:
         """What there is to see now."""
@@ -230,7 +242,7 @@ class World:
             actions.append(lambda: self._store(record, seen.books))
         actions += [lambda step=step: self.step(step) for step in plan.steps]
         if plan.push is not None:
-            actions.append(lambda: self._push(plan.push.config if plan.push else None))
+            actions.append(lambda: self._push(plan))
         actions.append(lambda: self._write_status(plan))
         for done, action in enumerate(actions):
             if limit is not None and done >= limit:
@@ -259,11 +271,15 @@ class World:
     def pass_time(self, seconds: float) -> None:
         """Pods start, mirrors count."""
         self._start_pods()
-        copying = self.mirror is not None and self.mirror.copying and self.now < self.mirror.expiry
+        copying = [uid for uid, config in self.configs.items() if config.copying and self.now < config.expiry]
+        taking = [uid for uid in copying if not _pausing(self.configs[uid])]
         if copying:
             self.longest_copying = self.now
         self.now += seconds
-        self._count(round(self.rate * seconds) if copying else 0)
+        for place, uid in enumerate(self.configs):
+            whole = round(self.rate * seconds)
+            share = [whole // len(taking) + (1 if i < whole % len(taking) else 0) for i in range(len(taking))]
+            self._count(uid, share[taking.index(uid)] if uid in taking else 0, place)
 
     def step(self, step: Step) -> None:
         """Carry out one step as the API server would."""
@@ -312,13 +328,13 @@ class World:
         manifest = {"kind": "ConfigMap", "metadata": {"name": "x-evidence", "namespace": "inference"}}
         self.objects["ConfigMap", "x-evidence"] = manifest
 
-    def _push(self, config: MirrorConfig | None) -> None:
-        if (
-            config is not None
-            and self._of(names.MIRROR)
-            and (self.mirror is None or config.version > self.mirror.version)
-        ):
-            self.mirror = config
+    def _push(self, plan: Plan) -> None:
+        assert plan.push is not None
+        for pod in self._of(names.MIRROR):
+            known = self.configs.get(pod.uid)
+            told = pod.address in plan.push.addresses and pod.name not in self.silent
+            if told and (known is None or plan.push.config.version > known.version):
+                self.configs[pod.uid] = plan.push.config
 
     def _write_status(self, plan: Plan) -> None:
         self.body["status"] = plan.status.to_json()
@@ -339,48 +355,53 @@ class World:
             for number in range(replicas):
                 name = f"{component}-{number}"
                 node = self.placement.get(component, "node1")
+                deaths = self.deaths.get(name, 0)
                 wanted[name] = Pod(
                     name=name,
-                    uid=f"uid-{name}",
+                    uid=f"uid-{name}-{deaths}" if deaths else f"uid-{name}",
                     component=component,
-                    address="10.0.0.1",
+                    address=f"{name}-{deaths}",
                     node=node,
                     ready=self.starting,
                 )
         self.pods = wanted
-        if not self._of(names.MIRROR):
-            self.mirror = None
-        elif self.mirror is None:
-            self.mirror = decode_config(base64.b64decode(self.objects["Secret", "x-mirror"]["data"]["config.json"]))
+        living = {pod.uid for pod in self._of(names.MIRROR)}
+        self.configs = {uid: config for uid, config in self.configs.items() if uid in living}
+        for uid in living - self.configs.keys():
+            boot = self.objects["Secret", "x-mirror"]["data"]["config.json"]
+            self.configs[uid] = decode_config(base64.b64decode(boot))
 
-    def _count(self, pairs: int) -> None:
-        if self.mirror is None:
-            return
-        pod = self._of(names.MIRROR)[0]
-        before = self.evidence.get(pod.uid)
+    def _count(self, uid: str, pairs: int, place: int) -> None:
+        """One mirror counts. All but the first have one copy in flight that never ends, so that a death loses it."""
+        (pod,) = (pod for pod in self._of(names.MIRROR) if pod.uid == uid)
+        config, before = self.configs[uid], self.evidence.get(uid)
         windows = copy.deepcopy(before.windows) if before else {}
         if pairs:
-            number = self.mirror.window
-            arms = tuple(arm.name for arm in self.mirror.arms)
-            added = _pairs(number, pairs, arms, self.mirror, self.now)
+            number = config.window
+            arms = tuple(arm.name for arm in config.arms)
+            added = _pairs(number, pairs, arms, config, self.now)
+            if place and number not in windows:
+                stuck = Amount(requests=1, bytes=BODY_BYTES)
+                added.classes["default"].received += stuck
+                added.classes["default"].admitted += stuck
+                added.classes["default"].in_flight += stuck
             windows[number] = windows[number].merged(added) if number in windows else added
         sequence = before.source.sequence + 1 if before else 1
         self.evidence[pod.uid] = Evidence(
             run_uid=UID,
             source=Source(pod=pod.name, pod_uid=pod.uid, epoch="e", sequence=sequence, time=self.now),
-            config_version=self.mirror.version,
-            copying=self.mirror.copying,
-            expired=self.now >= self.mirror.expiry,
+            config_version=config.version,
+            copying=config.copying,
+            expired=self.now >= config.expiry,
             windows=windows,
         )
 
     def _capture_evidence(self, pod: Pod) -> CaptureEvidence:
         first = pod.name.endswith("-0")
-        received = {
-            n: sum((c.received for c in w.classes.values()), Amount())
-            for e in self.evidence.values()
-            for n, w in e.windows.items()
-        }
+        received: dict[int, Amount] = {}
+        for evidence in self.evidence.values():
+            for n, w in evidence.windows.items():
+                received[n] = sum((c.received for c in w.classes.values()), received.get(n, Amount()))
         windows = {n: CaptureWindow(sampled=r, plain=r) for n, r in received.items()} if first else {}
         copying = self.mirror is not None and self.mirror.copying
         return CaptureEvidence(
@@ -391,6 +412,11 @@ class World:
             active_requests=0,
             windows=windows,
         )
+
+
+def _pausing(config: MirrorConfig) -> bool:
+    """Whether capture copies nothing although copying is on. Single pauses are left out: the rate is what is left."""
+    return config.capture.pauses is not None and config.capture.pauses.share == MODULO
 
 
 def _pairs(number: int, count: int, arms: tuple[str, ...], config: MirrorConfig, now: float) -> Window:

@@ -94,6 +94,25 @@ def test_the_operator_is_told_the_images_it_makes_pods_from() -> None:
     assert {"POD_NAME", "POD_NAMESPACE", "WATCH_NAMESPACES"} <= given.keys()
 
 
+@pytest.mark.parametrize(
+    ("options", "policy", "secrets"),
+    [
+        ((), "IfNotPresent", ""),
+        (
+            ("--set=image.pullPolicy=Always", "--set=imagePullSecrets[0].name=a", "--set=imagePullSecrets[1].name=b"),
+            "Always",
+            "a,b",
+        ),
+    ],
+)
+def test_the_operator_is_told_how_those_images_are_pulled(options: tuple[str, ...], policy: str, secrets: str) -> None:
+    (deployment,) = of_kind(rendered(*options), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    given = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert (given["IMAGE_PULL_POLICY"], given["IMAGE_PULL_SECRETS"]) == (policy, secrets)
+    assert container["imagePullPolicy"] == policy
+
+
 @pytest.mark.parametrize("options", [(), ("--set=watchNamespaces={a,b}",)])
 def test_no_role_has_a_wildcard_or_a_right_over_rights(options: tuple[str, ...]) -> None:
     manifests = rendered(*options)

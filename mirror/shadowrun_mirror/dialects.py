@@ -1,0 +1,51 @@
+"""Which API a path speaks: how its requests are rewritten, and which reader its answers need. A table; no I/O.
+
+A path is known by its end, as gateways put prefixes of their own before it. One that ends in nothing known is taken
+for completions, which is what most engines speak.
+"""
+
+import msgspec
+
+from shadowrun_mirror.completions import COMPLETIONS
+from shadowrun_mirror.embeddings import EMBEDDINGS
+from shadowrun_mirror.messages import MESSAGES
+from shadowrun_mirror.responses import RESPONSES
+from shadowrun_mirror.rewrite import CHAT, COMPLETION, EMBEDDING, MESSAGE, RESPONSE, RequestRules
+from shadowrun_mirror.shapes import AnswerShape
+from shadowrun_mirror.stream import BufferedReader, Reader, StreamReader
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """One API: the rules of its requests and the shape of its answers."""
+
+    request: RequestRules
+    answer: AnswerShape
+
+    def streams(self, asked: bool) -> bool:
+        """Whether the answer to a request that asked for a stream, or did not, is one."""
+        return asked and self.answer.event is not None
+
+    def reader(self, asked: bool) -> Reader:
+        """A new reader for one answer."""
+        if asked and self.answer.event is not None:
+            return StreamReader(self.answer.event, self.answer.done_mark)
+        return BufferedReader(self.answer.whole)
+
+
+_COMPLETION = Dialect(request=COMPLETION, answer=COMPLETIONS)
+_BY_SUFFIX = (
+    (b"/chat/completions", Dialect(request=CHAT, answer=COMPLETIONS)),
+    (b"/completions", _COMPLETION),
+    (b"/responses", Dialect(request=RESPONSE, answer=RESPONSES)),
+    (b"/embeddings", Dialect(request=EMBEDDING, answer=EMBEDDINGS)),
+    (b"/messages", Dialect(request=MESSAGE, answer=MESSAGES)),
+)
+
+
+def dialect_of(target: bytes) -> Dialect:
+    """The API of a request target; its query, and a slash at its end, say nothing."""
+    path = target.partition(b"?")[0].rstrip(b"/")
+    for suffix, dialect in _BY_SUFFIX:
+        if path.endswith(suffix):
+            return dialect
+    return _COMPLETION

@@ -1,0 +1,99 @@
+"""How the pairs of a report were measured, as titled sections of text. Pure; empty sections are left out."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from shadowrun_operator.cli.report import Circumstances, LineageNumbers, Spread
+from shadowrun_operator.cli.tables import duration, percent, table
+
+_KINDS = {"before": "before copying", "copying": "copying on", "paused": "paused slots"}
+
+
+def circumstances_sections(found: Circumstances) -> Iterator[tuple[str, str]]:
+    """Title and body of each section; an empty body is not to be shown."""
+    yield "Copies", "Sent by a proxy of your own: seen are those that arrived." if found.mode == "External" else ""
+    yield "Flagged pairs (counted all the same)", _flags(found)
+    yield "Waiting for a slot", f"{found.queue_effect}\n{_spreads(('wait', found.queue))}" if found.queue_effect else ""
+    yield "Conversations", _lineage(found.lineage) if found.lineage is not None else ""
+    yield "What the primary and the arms made of the pairs", _outcomes(found)
+    yield "The mirror's own lag", _spreads(("late by", found.lag)) if found.lag.count else ""
+    yield "Sampling rate", _rates(found)
+    yield "Weights of classes (a pair stands for so many, relative to the class of the highest rate)", _weights(found)
+    yield "Customers", _customers(found)
+
+
+def _flags(found: Circumstances) -> str:
+    rows = [(f.reason, f.traffic_class or "all", str(f.pairs), percent(f.share)) for f in found.flags]
+    return table(("FLAG", "CLASS", "PAIRS", "SHARE"), rows) if rows else ""
+
+
+def _spreads(*named: tuple[str, Spread]) -> str:
+    rows = [(name, str(s.count), *(duration(t) for t in (s.p50, s.p95, s.p99, s.most))) for name, s in named]
+    return table(("TIME", "COUNT", "P50", "P95", "P99", "MOST"), rows)
+
+
+def _lineage(found: LineageNumbers) -> str:
+    shared = "" if found.per_opening is None else f"{found.per_opening:.1f}"
+    row = (
+        *(str(n) for n in (found.conversations, found.openings)),
+        shared,
+        *(str(n) for n in (found.continued, found.broken)),
+        percent(found.broken_share),
+        str(found.joined_late),
+    )
+    return table(("BEGUN", "OPENINGS", "PER OPENING", "CONTINUED", "BROKEN", "BROKEN SHARE", "JOINED LATE"), [row])
+
+
+def _outcomes(found: Circumstances) -> str:
+    if not found.outcomes:
+        return ""
+    rows = [
+        (o.receiver, *(str(n) for n in (o.answered, o.refused, o.failed, o.cut, o.unknown))) for o in found.outcomes
+    ]
+    shown = table(("RECEIVER", "ANSWERED", "REFUSED (4XX)", "FAILED", "CUT BY CUSTOMER", "UNKNOWN"), rows)
+    first = found.primary_first_byte
+    return f"{shown}\n\n{_spreads(('first byte of the primary', first))}" if first.count else shown
+
+
+def _rates(found: Circumstances) -> str:
+    rows = [
+        (datetime.fromtimestamp(c.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), f"{c.share / 10_000:.4f}%")
+        for c in found.rates
+    ]
+    return table(("LOWERED AT", "SHARE OF THE SPEC'S RATES"), rows) if rows else ""
+
+
+def _weights(found: Circumstances) -> str:
+    if not found.weights:
+        return ""
+    rows = [(w.traffic_class, f"{100 * w.rate:g}%", f"{w.weight:g}") for w in found.weights]
+    shares = [(w.arm, percent(w.within_slo)) for w in found.weighted]
+    shown = table(("CLASS", "RATE", "WEIGHT"), rows)
+    return f"{shown}\n\n{table(('ARM', 'WITHIN SLO, AS IN LIVE TRAFFIC'), shares)}" if shares else shown
+
+
+def _customers(found: Circumstances) -> str:
+    if not found.customers:
+        return ""
+    rows = [
+        (_KINDS.get(c.kind, c.kind), str(c.requests), percent(c.errors), *(duration(t) for t in _times(c.first_byte)))
+        for c in found.customers
+    ]
+    shown = table(("WHEN", "REQUESTS", "ERRORS", "FIRST BYTE P50", "P95", "P99"), rows)
+    compared = [
+        (
+            c.metric,
+            percent(c.on),
+            percent(c.off),
+            f"{100 * c.difference:+.2f}",
+            f"{100 * c.margin:.2f}",
+            f"{100 * c.tolerated:g}",
+        )
+        for c in found.comparisons
+    ]
+    head = ("COMPARED", "BAD WITH COPYING", "BAD IN PAUSES", "POINTS MORE", "± BY CHANCE", "ALLOWED")
+    return f"{shown}\n\n{table(head, compared)}" if compared else shown
+
+
+def _times(spread: Spread) -> tuple[float | None, ...]:
+    return spread.p50, spread.p95, spread.p99

@@ -1,0 +1,68 @@
+"""What capture costs customers' Envoy: CPU per request with all that our configuration does, against a plain Envoy."""
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+from tests.bench.effort import Effort
+from tests.bench.envoy import captures, plain_envoy
+from tests.bench.load_program import engine, send
+from tests.bench.machine import cpu_seconds
+from tests.bench.scene import BenchError
+from tests.bench.tables import Line, Table, ratios
+from tests.integration.capture.harness import Capture, capture_on_free_ports, directive
+
+NAME = "customers-cpu"
+GOAL = 1.16
+MODULO = 1_000_000
+LARGEST = 1 << 20
+SHARES = {"before a run": None, "5 % sampled": 0.05, "100 % sampled": 1.0}
+
+
+async def measure(effort: Effort) -> Table:
+    """Both Envoys stand at the same time before the same primary and are asked in turn."""
+    costs: dict[str, list[float]] = {name: [] for name in ("plain", *SHARES)}
+    with tempfile.TemporaryDirectory() as folder:
+        capture = capture_on_free_ports(Path(folder))
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(engine(port=capture.primary_port, first_s=0))
+            await stack.enter_async_context(engine(port=capture.mirror_port, first_s=0, status=202, answer=1))
+            plain_port, plain_pid = await stack.enter_async_context(plain_envoy(capture.primary_port))
+            pid = await stack.enter_async_context(captures(capture, LARGEST))
+            for number in range(max(effort.rounds, 1)):
+                for window, (name, share) in enumerate(SHARES.items(), start=1):
+                    costs["plain"].append(await _cost(plain_port, plain_pid, effort))
+                    await _sample(capture, share, 10 * number + window)
+                    costs[name].append(await _cost(capture.customers, pid, effort))
+    plain = [costs["plain"][place :: len(SHARES)] for place in range(len(SHARES))]
+    lines = [
+        Line(
+            f"customers' Envoy, CPU per request, {name}",
+            ratios(costs[name], before),
+            reference="plain Envoy",
+            at_most=GOAL if share == 0.05 else None,
+        )
+        for (name, share), before in zip(SHARES.items(), plain, strict=True)
+    ]
+    conditions = (
+        "POST of 2 kB, 16 keep-alive connections as fast as they are answered, one Envoy worker alone on one core; the "
+        "key is a header that is new in every request."
+    )
+    return Table(NAME, conditions, lines)
+
+
+async def _sample(capture: Capture, share: float | None, version: int) -> None:
+    threshold = MODULO if share is None else round(MODULO * (1 - share))
+    copying = share is not None
+    told = directive(version=version, window=version, copying=copying, threshold=threshold, max_body_bytes=LARGEST)
+    await capture.follow(told)
+
+
+async def _cost(port: int, pid: int, effort: Effort) -> float:
+    used = cpu_seconds(pid)
+    sent = await send(
+        port, rate=0, seconds=effort.seconds, connections=16, stream="false", headers="x-conversation-id: c#"
+    )
+    if sent.failed:
+        raise BenchError(f"{sent.failed} requests failed")
+    return (cpu_seconds(pid) - used) / sent.sent

@@ -1,0 +1,86 @@
+"""What a bench yields: lines of numbers, each against a named reference of the same run; and their form in a document.
+
+No measuring here.
+"""
+
+import math
+import re
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Unit = Literal["×", "ms", "MiB", "pairs/s", "%", "requests"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measured thing: a value for each round, in `unit`; × is a ratio to `reference`."""
+
+    what: str
+    values: tuple[float, ...]
+    unit: Unit = "×"
+    reference: str = "–"
+    at_most: float | None = None  # the goal, for the median
+    at_least: float | None = None  # the same
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is met; None without one."""
+        if self.at_most is not None:
+            return self.median <= self.at_most
+        return None if self.at_least is None else self.median >= self.at_least
+
+    def cells(self) -> tuple[str, ...]:
+        """what, reference, median, spread, goal, met."""
+        spread = f"{_number(min(self.values))} – {_number(max(self.values))}" if len(self.values) > 1 else "–"
+        goals = {"≤": self.at_most, "≥": self.at_least}
+        goal = " ".join(f"{sign} {_number(limit)} {self.unit}" for sign, limit in goals.items() if limit is not None)
+        met = {None: "–", True: "yes", False: "**no**"}[self.met]
+        return (self.what, self.reference, f"{_number(self.median)} {self.unit}", spread, goal or "–", met)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One bench's result. `conditions`: what it was measured under, in a sentence or two."""
+
+    name: str
+    conditions: str
+    lines: list[Line] = field(default_factory=list)
+
+    def markdown(self, machine: str) -> str:
+        rows = [
+            "| what | against, in the same run | median | lowest – highest | goal | met |",
+            "|---|---|---|---|---|---|",
+            *(f"| {' | '.join(line.cells())} |" for line in self.lines),
+        ]
+        rounds = max(len(line.values) for line in self.lines)
+        return "\n".join([*rows, "", f"{self.conditions} Rounds: {rounds}. Machine: {machine}."])
+
+
+def write(document: Path, table: Table, machine: str) -> None:
+    """Put the table between its markers in the document. Raises `ValueError` when the markers are not there."""
+    text = document.read_text(encoding="utf-8")
+    begin, end = f"<!-- bench {table.name} -->", f"<!-- end of {table.name} -->"
+    found = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+    if not found.search(text):
+        raise ValueError(f"{document} has no place for {table.name}")
+    new = f"{begin}\n{table.markdown(machine)}\n{end}"
+    document.write_text(found.sub(lambda _: new, text), encoding="utf-8")
+
+
+def ratios(values: list[float], references: list[float]) -> tuple[float, ...]:
+    """Round by round."""
+    return tuple(value / reference for value, reference in zip(values, references, strict=True))
+
+
+def _number(value: float) -> str:
+    """Three significant digits, and no exponent."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:.0f}" if value == 0 else str(value)
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:.{min(digits, 4)}f}"

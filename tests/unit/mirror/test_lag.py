@@ -1,0 +1,97 @@
+"""Moments at which the process was too busy, whichever way that showed."""
+
+import asyncio
+import gc
+import math
+import time
+
+import pytest
+from shadowrun_mirror.lag import BUSY_OVER_S, PROBE_S, LoopLag
+
+pytestmark = pytest.mark.mirror
+
+
+class Times:
+    """A clock and a CPU clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.cpu = 0.0
+
+    def lag(self, limit_s: float = 0.005) -> LoopLag:
+        return LoopLag(lambda: limit_s, lambda: self.now, lambda: self.cpu)
+
+
+@pytest.mark.parametrize(("late", "lagged"), [(0.0, False), (0.0049, False), (0.0051, True), (3.0, True)])
+def test_a_probe_later_than_the_limit_flags_what_was_alive_then(late: float, lagged: bool) -> None:
+    times = Times()
+    lag = times.lag()
+    times.now += late
+    lag.probed(100.0, times.now)
+    assert lag.lagged_since(100.0) == lagged
+    assert not lag.lagged_since(times.now + 0.001)
+    assert lag.histogram.count == 1
+    assert lag.p50_and_max() == pytest.approx((late, late))
+
+
+def test_a_probe_before_its_time_is_no_lag() -> None:
+    lag = Times().lag()
+    lag.probed(100.0, 99.0)
+    assert lag.p50_and_max() == (0.0, 0.0)
+    assert lag.histogram.total == 0.0
+
+
+@pytest.mark.parametrize(("share", "lagged"), [(0.5, False), (0.79, False), (0.85, True), (2.0, True)])
+def test_a_share_of_the_core_above_the_limit_flags_what_was_alive_then(share: float, lagged: bool) -> None:
+    times = Times()
+    lag = times.lag()
+    while times.now < 100.0 + 2 * BUSY_OVER_S:
+        lag.probed(times.now, times.now)
+        times.now += PROBE_S
+        times.cpu += share * PROBE_S
+    assert lag.cpu_share == pytest.approx(share, rel=0.02)
+    assert lag.lagged_since(times.now - BUSY_OVER_S / 2) == lagged
+
+
+def test_the_share_is_of_the_last_half_second_only() -> None:
+    times = Times()
+    lag = times.lag()
+    for busy in (True, False):
+        for _ in range(int(2 * BUSY_OVER_S / PROBE_S)):
+            lag.probed(times.now, times.now)
+            times.now += PROBE_S
+            times.cpu += PROBE_S if busy else 0.0
+    assert lag.cpu_share == 0.0
+
+
+async def test_a_stalled_loop_is_seen_by_the_probe_even_before_it_runs() -> None:
+    lag = LoopLag(lambda: 0.02)
+    watch = asyncio.create_task(lag.watch())
+    await asyncio.sleep(0.05)
+    started = time.monotonic()
+    time.sleep(0.05)  # noqa: ASYNC251 - the stall
+    assert lag.lagged_since(started)
+    await asyncio.sleep(0.02)
+    assert lag.lagged_since(started)
+    assert lag.p50_and_max()[1] >= 0.03
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+    assert lag._due == math.inf
+
+
+async def test_pauses_of_the_collector_count_and_the_callback_goes_with_the_watch() -> None:
+    lag = LoopLag(lambda: -1.0)  # any pause is over it
+    before = len(gc.callbacks)
+    watch = asyncio.create_task(lag.watch())
+    await asyncio.sleep(0)
+    started = time.monotonic()
+    gc.collect()
+    assert len(gc.callbacks) == before + 1
+    assert lag.collector_s > 0
+    assert lag.lagged_since(started)
+    pauses = lag.histogram.count
+    await asyncio.sleep(5 * PROBE_S)
+    assert lag.histogram.count > pauses
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+    assert len(gc.callbacks) == before

@@ -1,0 +1,261 @@
+"""The door alone, on a transport that is none: what it answers, hands on and holds, byte by byte."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shadowrun_mirror import receive
+from shadowrun_mirror.copied import Copy, Headers
+from shadowrun_mirror.receive import Door, Rules
+
+pytestmark = pytest.mark.mirror
+
+PROXY = Rules(run_uid="run-uid", max_body_bytes=1000, max_window=9)
+EXTERNAL = Rules(
+    run_uid="run-uid",
+    max_body_bytes=1000,
+    max_window=9,
+    source="External",
+    window=4,
+    paths=frozenset({b"/v1/messages"}),
+)
+BODY = b'{"model":"m"}'
+
+
+class Transport:
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+    @property
+    def statuses(self) -> list[int]:
+        return [int(line[9:12]) for line in self.written.split(b"\r\n") if line.startswith(b"HTTP/1.1 ")]
+
+
+class Entrance:
+    """A door and what came through it."""
+
+    def __init__(self, rules: Rules = PROXY, sheds: Callable[[Headers, int], bool] | None = None, held: int = 10_000):
+        self.copies: list[Copy] = []
+        self.refused: list[str] = []
+        self.now = 0.0
+        self.door = Door(
+            lambda: rules,
+            self.copies.append,
+            self.refused.append,
+            lambda: self.now,
+            sheds or (lambda _, __: False),
+            held,
+        )
+
+    def connect(self) -> tuple[receive._Connection, Transport]:
+        connection, transport = receive._Connection(self.door), Transport()
+        connection.connection_made(cast("Any", transport))
+        return connection, transport
+
+    def send(self, *pieces: bytes) -> Transport:
+        connection, transport = self.connect()
+        for piece in pieces:
+            connection.data_received(piece)
+        return transport
+
+
+def head(*lines: str, target: str = "/v1/messages", marks: bool = True, version: str = "1.1") -> bytes:
+    ours = ("x-shadowrun-run: run-uid", "x-shadowrun-window: 1") if marks else ()
+    return "\r\n".join([f"POST {target} HTTP/{version}", "host: any", *ours, *lines, "", ""]).encode()
+
+
+def request(body: bytes = BODY, *lines: str, marks: bool = True, target: str = "/v1/messages") -> bytes:
+    return head(f"content-length: {len(body)}", *lines, marks=marks, target=target) + body
+
+
+def test_a_copy_that_would_be_shed_is_refused_by_its_head_and_counted_with_the_length_it_declared() -> None:
+    asked: list[tuple[Headers, int]] = []
+    entrance = Entrance(sheds=lambda headers, length: asked.append((headers, length)) is None)
+    connection, transport = entrance.connect()
+    connection.data_received(head("content-length: 900"))
+    assert transport.statuses == [429]
+    assert [(copy.body, copy.size, copy.window, copy.shed) for copy in entrance.copies] == [(None, 900, 1, True)]
+    connection.data_received(b"x" * 900)
+    assert entrance.door.held_bytes == 0
+    assert len(asked) == 1
+    assert dict(asked[0][0])[b"content-length"] == b"900"
+    connection.data_received(request())
+    assert transport.statuses == [429, 429]
+    assert entrance.refused == []
+
+
+def test_a_copy_without_a_declared_length_is_not_shed_at_the_door() -> None:
+    entrance = Entrance(sheds=lambda _, __: True)
+    transport = entrance.send(head("transfer-encoding: chunked") + b"2\r\n{}\r\n0\r\n\r\n")
+    assert transport.statuses == [202]
+    assert [(copy.body, copy.shed) for copy in entrance.copies] == [(b"{}", False)]
+
+
+def test_what_is_no_copy_or_too_large_is_not_asked_about() -> None:
+    def breaks(_: Headers, __: int) -> bool:
+        raise AssertionError
+
+    entrance = Entrance(sheds=breaks)
+    assert entrance.send(request(BODY, marks=False)).statuses == [403]
+    assert entrance.send(head("content-length: 1001")).statuses == [413]
+    assert not entrance.copies[0].shed
+
+
+def test_a_fault_in_finding_out_whether_there_is_room_lets_the_copy_in() -> None:
+    def breaks(_: Headers, __: int) -> bool:
+        raise RuntimeError("the prompt was: hello")
+
+    entrance = Entrance(sheds=breaks)
+    assert entrance.send(request()).statuses == [202]
+    assert entrance.refused == ["internal"]
+    assert entrance.copies[0].body == BODY
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        request(marks=False),
+        request(BODY, "baggage: team=blue,shadow=false", marks=False),
+        request(marks=False, target="/v1/messages?beta=true"),
+        head("content-length: 13", marks=False, version="1.0") + BODY,
+        head("transfer-encoding: chunked", marks=False) + b"d\r\n" + BODY + b"\r\n0\r\n\r\n",
+        request(BODY, "x-shadowrun-run: another", "x-shadowrun-window: 99", marks=False),
+    ],
+)
+def test_copies_of_any_proxy_need_no_marks_and_belong_to_the_window_in_force(data: bytes) -> None:
+    entrance = Entrance(EXTERNAL)
+    assert entrance.send(data).statuses == [202]
+    assert [(copy.body, copy.window) for copy in entrance.copies] == [(BODY, 4)]
+
+
+@pytest.mark.parametrize("host", ["chat.test-shadow", "chat.test:8080", "", "[::1]"])
+def test_the_host_is_not_looked_at(host: str) -> None:
+    entrance = Entrance(EXTERNAL)
+    assert entrance.send(request(marks=False).replace(b"host: any", b"host: " + host.encode())).statuses == [202]
+
+
+@pytest.mark.parametrize(
+    ("lines", "target", "status", "refused"),
+    [
+        (("baggage: shadow=true",), "/v1/messages", 508, "loop"),
+        (("baggage: team=blue , shadow = true;p=1,x=y",), "/v1/messages", 508, "loop"),
+        (("baggage: a=b", "Baggage: sh%61dow=TRUE"), "/v1/messages", 508, "loop"),
+        ((), "/v1/models", 404, "path"),
+        ((), "/v1/messages/", 404, "path"),
+        ((), "http://any/v1/messages", 400, "target"),
+    ],
+)
+def test_copies_of_copies_and_of_other_paths_are_refused_from_any_proxy(
+    lines: tuple[str, ...], target: str, status: int, refused: str
+) -> None:
+    entrance = Entrance(EXTERNAL)
+    assert entrance.send(request(BODY, *lines, marks=False, target=target)).statuses == [status]
+    assert (entrance.copies, entrance.refused) == ([], [refused])
+
+
+def test_bodies_that_do_not_end_are_bounded_together_and_shed_beyond_it() -> None:
+    entrance = Entrance(held=3000)
+    slow = [entrance.connect() for _ in range(4)]
+    for connection, _ in slow:
+        connection.data_received(head("content-length: 1000"))
+        connection.data_received(b"x" * 900)
+    assert entrance.door.held_bytes <= 3000
+    assert [transport.statuses for _, transport in slow] == [[], [], [], [429]]
+    assert [(copy.body, copy.size, copy.shed) for copy in entrance.copies] == [(None, 1000, True)]
+    for connection, _ in slow:
+        connection.data_received(b"x" * 100)
+    assert [transport.statuses for _, transport in slow] == [[202], [202], [202], [429]]
+    assert entrance.door.held_bytes == 0
+
+
+def test_heads_that_do_not_end_count_too_and_cost_the_connection() -> None:
+    entrance = Entrance(held=3000)
+    slow = [entrance.connect() for _ in range(4)]
+    for connection, _ in slow:
+        connection.data_received(b"POST / HTTP/1.1\r\nx: " + b"y" * 900)
+    assert [transport.statuses for _, transport in slow] == [[], [], [], [429]]
+    assert slow[3][1].closed
+    assert entrance.refused == ["memory"]
+    for connection, _ in slow:
+        connection.connection_lost(None)
+    assert entrance.door.held_bytes == 0
+
+
+pieces = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 700)), max_size=60)
+
+
+@given(pieces, st.lists(st.sampled_from([b"l", b"c", b"big", b"bad"]), min_size=5, max_size=5))
+def test_whatever_is_sent_the_held_bytes_are_bounded_and_end_at_zero(
+    run: list[tuple[int, int]], kinds: list[bytes]
+) -> None:
+    """Five connections, each with requests of one kind, cut anywhere, left anywhere."""
+    entrance = Entrance(held=2000)
+    stream = {
+        b"l": request(b"x" * 900) * 40,
+        b"c": (head("transfer-encoding: chunked") + b"1f4\r\n" + b"x" * 500 + b"\r\n0\r\n\r\n") * 60,
+        b"big": head("content-length: 90000") + b"x" * 90_000,
+        b"bad": b"\r\n\r\nPOST /\r\n" * 4000,
+    }
+    open_ones = [(*entrance.connect(), stream[kind]) for kind in kinds]
+    sent = [0] * 5
+    for index, size in run:
+        connection, transport, data = open_ones[index]
+        if not transport.closed:
+            connection.data_received(data[sent[index] : sent[index] + size])
+            sent[index] += size
+        assert 0 <= entrance.door.held_bytes <= 2000
+    for connection, _, _ in open_ones:
+        connection.connection_lost(None)
+    assert entrance.door.held_bytes == 0
+    assert not entrance.door.connections
+
+
+def test_when_all_connections_are_taken_an_idle_one_makes_room_and_a_busy_one_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(receive, "MAX_CONNECTIONS", 2)
+    entrance = Entrance()
+    busy, idle = entrance.connect(), entrance.connect()
+    busy[0].data_received(head("content-length: 10"))
+    third = entrance.connect()
+    assert (busy[1].closed, idle[1].closed, third[1].closed) == (False, True, False)
+    third[0].data_received(head("content-length: 10"))
+    fourth = entrance.connect()
+    assert fourth[1].closed
+    assert entrance.refused == ["connections"]
+    assert len(entrance.door.connections) == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        head("content-length: 100") + b"x" * 99,  # slow
+        head("transfer-encoding: chunked") + b"3e8\r\n" + b"x" * 1000 + b"\r\n3e8\r\n" + b"x" * 900,  # endless
+        b"POST",
+    ],
+)
+def test_a_request_that_does_not_end_in_time_loses_its_connection(data: bytes) -> None:
+    entrance = Entrance()
+    transport = entrance.send(data)
+    entrance.door.drop_late(-0.1)
+    assert not transport.closed
+    entrance.now = receive.WHOLE_REQUEST_S
+    entrance.door.drop_late(entrance.now - receive.WHOLE_REQUEST_S + 0.1)
+    assert transport.closed
