@@ -12,10 +12,10 @@ import msgspec
 
 from shadowrun_mirror.blocks import BlockSeries
 from shadowrun_mirror.config import WARM_UP, Indicator
-from shadowrun_mirror.evidence import Amount, ArmEvidence, ClassEvidence, Evidence, Lineage, Source, Window
+from shadowrun_mirror.evidence import Amount, ArmEvidence, ClassEvidence, Evidence, Lineage, Source, Window, Wins
 from shadowrun_mirror.histogram import Histogram
 from shadowrun_mirror.join import Outcome, OutcomeJoin
-from shadowrun_mirror.measure import ArmResult, comparable, pair_indicator, token_sources_differ
+from shadowrun_mirror.measure import ArmResult, comparable, pair_indicator, sooner, token_sources_differ
 from shadowrun_mirror.reasons import DropReason, ExcludeReason, FlagReason
 
 SKEW_LIMIT_S = 0.010
@@ -120,6 +120,7 @@ class Counts:
         for arm in pair.arms:
             _count_arm(counted.arms[arm], per_arm[arm], one)
         self._count_writes(counted, pair, results)
+        _count_wins(counted, pair, results)
         flags = {*pair.flags, *flags_of(results)}
         if self._lagged(pair.admitted_at):
             flags.add(FlagReason.LAGGED)
@@ -187,6 +188,16 @@ def _count_arm(counted: ArmEvidence, result: ArmResult, one: Amount) -> None:
         usage.prompt_tokens += result.tokens.prompt
         usage.cached_tokens += result.tokens.cached
         usage.output_tokens += result.tokens.output
+
+
+def _count_wins(counted: ClassEvidence, pair: Pair, results: Mapping[str, ArmResult]) -> None:
+    baseline, *challengers = pair.arms
+    for challenger in challengers:
+        wins = counted.wins.setdefault(challenger, Wins())
+        z = sooner(results[baseline], results[challenger])
+        wins.pairs += 1
+        wins.won += z > 0
+        wins.lost += z < 0
 
 
 def _count_indicators(window: Window, pair: Pair, results: Mapping[str, ArmResult]) -> None:

@@ -95,6 +95,20 @@ class ArmEvidence(msgspec.Struct, kw_only=True):
         )
 
 
+class Wins(msgspec.Struct, kw_only=True):
+    """How often a challenger answered before the baseline and after it, by the time to first token (of buffered answers
+    by the time to the end). Whoever failed alone came after; where both failed, or came at the same time, neither did.
+    """
+
+    pairs: int = 0
+    won: int = 0
+    lost: int = 0
+
+    def merged(self, other: "Wins") -> "Wins":
+        """Both together."""
+        return Wins(pairs=self.pairs + other.pairs, won=self.won + other.won, lost=self.lost + other.lost)
+
+
 class PrimaryEvidence(msgspec.Struct, kw_only=True):
     """What the primary made of the requests whose copies became pairs, as far as capture could say.
 
@@ -131,6 +145,7 @@ class ClassEvidence(msgspec.Struct, kw_only=True):
     queue: Histogram = msgspec.field(default_factory=Histogram)  # complete copy -> admitted
     forward: Histogram = msgspec.field(default_factory=Histogram)  # admitted -> last arm written to
     flagged: dict[str, Amount] = {}  # ended pairs, by `reasons.FlagReason`
+    wins: dict[str, Wins] = {}  # of each challenger over the baseline
     primary: PrimaryEvidence = msgspec.field(default_factory=PrimaryEvidence)
 
     def merged(self, other: "ClassEvidence") -> "ClassEvidence":
@@ -149,6 +164,10 @@ class ClassEvidence(msgspec.Struct, kw_only=True):
             queue=self.queue.merged(other.queue),
             forward=self.forward.merged(other.forward),
             flagged=added(self.flagged, other.flagged),
+            wins={
+                name: self.wins.get(name, Wins()).merged(other.wins.get(name, Wins()))
+                for name in sorted(self.wins.keys() | other.wins.keys())
+            },
             primary=self.primary.merged(other.primary),
         )
 
@@ -276,6 +295,7 @@ class CaptureEvidence(msgspec.Struct, kw_only=True):
     active_requests: int  # customers' requests now in Envoy
     windows: dict[int, CaptureWindow] = {}
     overflow: int = 0  # copies not made because the mirror was at its cap or away
+    envoy: str = ""  # its version, such as 1.40.0
 
     @classmethod
     def decode(cls, raw: bytes | str) -> Self:

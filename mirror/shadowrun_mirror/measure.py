@@ -133,6 +133,17 @@ def pair_indicator(indicator: Indicator, baseline: ArmResult, challenger: ArmRes
     return (ours <= limits[0]) - (theirs <= limits[1])
 
 
+def sooner(baseline: ArmResult, challenger: ArmResult) -> int:
+    """1 where the challenger answered before the baseline, -1 where after, 0 where neither did or both failed.
+
+    By the time to first token; by the time to the end where one of them has none.
+    """
+    ours, theirs = challenger.ttft, baseline.ttft
+    if ours is None or theirs is None:
+        ours, theirs = challenger.e2e, baseline.e2e
+    return (ours < theirs) - (ours > theirs)
+
+
 def token_sources_differ(results: Iterable[ArmResult]) -> bool:
     """Whether completed answers of one pair have their numbers of tokens from different sources.
 

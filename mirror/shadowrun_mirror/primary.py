@@ -18,8 +18,8 @@ from shadowrun_mirror.join import Outcome, outcome_of, request_mark
 
 _log = logging.getLogger(__name__)
 
-MAX_MESSAGE_BYTES = 1024 * 1024
-"""Envoy sends what it has every fifth of a second, or every 16 KiB."""
+MAX_MESSAGE_BYTES = 256 * 1024
+"""Envoy sends what it has every fifth of a second, or every 64 KiB."""
 MAX_CONNECTIONS = 256
 """One per worker thread and capture pod, a few more while they are replaced."""
 

@@ -33,13 +33,14 @@ def watched_namespaces() -> list[str]:
     return list(_listed("WATCH_NAMESPACES"))
 
 
-def own_settings() -> Settings:
+def own_settings(*, kubernetes: str = "") -> Settings:
     """The operator's surroundings, as its environment tells them. Raises `KeyError` without the images."""
     return Settings(
         mirror_image=os.environ["MIRROR_IMAGE"],
         capture_image=os.environ["CAPTURE_IMAGE"],
         namespace=os.environ.get("POD_NAMESPACE", ""),
         version=version("shadowrun"),
+        kubernetes=kubernetes,
         pull_policy=os.environ.get("IMAGE_PULL_POLICY", "IfNotPresent"),
         pull_secrets=_listed("IMAGE_PULL_SECRETS"),
     )
@@ -71,10 +72,19 @@ async def startup(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
     settings.background.instant_exit_timeout = 0.5
     settings.process.ultimate_exiting_timeout = 25
     start_http_server(int(os.environ.get("METRICS_PORT", "9090")))
-    memo.runs = Runs(
-        await Cluster.connect(), Replicas(), own_settings(), instance=instance, namespaces=watched_namespaces()
-    )
+    cluster = await Cluster.connect()
+    settings_now = own_settings(kubernetes=await _kubernetes_version(cluster))
+    memo.runs = Runs(cluster, Replicas(), settings_now, instance=instance, namespaces=watched_namespaces())
     memo.sweeper = asyncio.create_task(_sweep_for_ever(memo.runs))
+
+
+async def _kubernetes_version(cluster: Cluster) -> str:
+    """For the provenance of runs; an API server that does not say it is no reason not to start."""
+    try:
+        return await cluster.version()
+    except (ApiRefusal, ApiUnreachable) as error:
+        log.warning("The API server does not say its version: %s", error)
+        return ""
 
 
 @kopf.on.cleanup()

@@ -85,7 +85,9 @@ async def engine(
 
 async def send(port: int, *, rate: float, seconds: float, **options: object) -> Sent:
     """Send requests for a while. Rate 0: every connection as fast as it is answered. See `client.go` for options."""
-    words = [f"-{name}={value}" for name, value in options.items()]
+    words = [
+        f"-{name.replace('_', '-')}={str(value).lower() if value is True else value}" for name, value in options.items()
+    ]
     with on_the_other_cores():
         process = await asyncio.create_subprocess_exec(
             program(),

@@ -25,6 +25,11 @@ def cpu_seconds(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
+def waited_seconds(pid: int) -> float:
+    """How long the main thread of a process was ready to run and did not: what neighbours on its core took from it."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
 def resident_mib(pid: int) -> float:
     """Resident memory of a process in MiB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

@@ -8,7 +8,7 @@ import yaml
 from shadowrun_mirror.capture.routes import passing_routes, routes
 from shadowrun_mirror.config import CREDENTIAL_HEADERS, MODULO, CaptureRules, Sampling
 from shadowrun_mirror.directive import CaptureDirective
-from shadowrun_operator.manifests.capture import CapturePorts, ShadowBaggage, capture_bootstrap
+from shadowrun_operator.manifests.bootstrap import CapturePorts, ShadowBaggage, capture_bootstrap
 
 pytestmark = pytest.mark.path
 

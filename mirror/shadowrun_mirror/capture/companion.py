@@ -19,7 +19,14 @@ from shadowrun_mirror.capture.lease import Instant, Lease, boot_lease
 from shadowrun_mirror.capture.pauses import is_paused, seconds_to_next_slot
 from shadowrun_mirror.capture.routefile import write_routes
 from shadowrun_mirror.capture.routes import passing_routes, routes
-from shadowrun_mirror.capture.stats import STATS_QUERY, StatsError, capture_evidence, envoy_epoch, version_text
+from shadowrun_mirror.capture.stats import (
+    STATS_QUERY,
+    StatsError,
+    capture_evidence,
+    envoy_epoch,
+    envoy_version,
+    version_text,
+)
 from shadowrun_mirror.config import encode
 from shadowrun_mirror.directive import CaptureDirective, decode_directive
 from shadowrun_mirror.evidence import CaptureEvidence, Source
@@ -110,9 +117,10 @@ class Companion:
 
     async def evidence(self) -> CaptureEvidence:
         """A snapshot of Envoy's counters; raises one of `_TROUBLES`."""
-        epoch = await self._epoch()
+        info = await self._server_info()
+        epoch = envoy_epoch(info)
         stats = await self._get(f"{self._settings.admin_url}/stats", _ADMIN_S, query=STATS_QUERY)
-        if await self._epoch() != epoch:
+        if envoy_epoch(await self._server_info()) != epoch:
             raise StatsError("Envoy restarted while it was asked")  # whose numbers these are, nobody knows
         # Grows across restarts of this process too, because the counters do: Envoy's epoch outlives the companion.
         self._sequence = max(self._sequence + 1, time.monotonic_ns() // 1_000_000)
@@ -123,10 +131,11 @@ class Companion:
             sequence=self._sequence,
             time=time.time(),
         )
-        return capture_evidence(stats, run_uid=self._lease.directive.run_uid, source=source)
+        run_uid = self._lease.directive.run_uid
+        return capture_evidence(stats, run_uid=run_uid, source=source, envoy=envoy_version(info))
 
-    async def _epoch(self) -> str:
-        return envoy_epoch(await self._get(f"{self._settings.admin_url}/server_info", _ADMIN_S))
+    async def _server_info(self) -> bytes:
+        return await self._get(f"{self._settings.admin_url}/server_info", _ADMIN_S)
 
     def is_turning(self) -> bool:
         """Whether the loop has come round lately."""

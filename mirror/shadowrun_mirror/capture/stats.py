@@ -68,6 +68,7 @@ class _Node(msgspec.Struct):
 
 class _ServerInfo(msgspec.Struct):
     node: _Node
+    version: str = ""
 
 
 def version_text(version: int, window: int, standing: str) -> str:
@@ -93,6 +94,12 @@ def envoy_epoch(server_info: bytes) -> str:
     if not epoch:
         raise StatsError("Envoy runs without --service-node")
     return epoch
+
+
+def envoy_version(server_info: bytes) -> str:
+    """The version of the running Envoy, such as 1.40.0; "" where it doesn't say so in the way Envoy does."""
+    parts = msgspec.json.decode(server_info, type=_ServerInfo).version.split("/")  # commit/version/state/build/library
+    return parts[1] if len(parts) > 1 else ""
 
 
 def capture_windows(stats: Stats, histograms: Buckets) -> dict[int, CaptureWindow]:
@@ -149,7 +156,7 @@ def applied(stats: Stats) -> tuple[int, bool]:
     return int(found[1]), found[2] in ("copying", _PAUSED)
 
 
-def capture_evidence(raw: bytes, *, run_uid: str, source: Source) -> CaptureEvidence:
+def capture_evidence(raw: bytes, *, run_uid: str, source: Source, envoy: str = "") -> CaptureEvidence:
     """The snapshot that follows from a statistics answer; raises `StatsError` or `msgspec.DecodeError`."""
     stats, histograms = parse_answer(raw)
     version, copying = applied(stats)
@@ -161,6 +168,7 @@ def capture_evidence(raw: bytes, *, run_uid: str, source: Source) -> CaptureEvid
         active_requests=active_requests(stats),
         windows=capture_windows(stats, histograms),
         overflow=max(0, sum(_required(stats, name) for name in _NOT_COPIED) - _required(stats, _RETRIED)),
+        envoy=envoy,
     )
 
 

@@ -78,6 +78,9 @@ class EndReason(_Word):
     DURATION_REACHED = "DurationReached", "The counted time has reached spec.duration."
     PAIRS_REACHED = "PairsReached", "The counted pairs have reached endConditions.pairs."
     TOKENS_REACHED = "TokensReached", "The counted tokens have reached endConditions.tokens."
+    GPU_HOURS_REACHED = "GPUHoursReached", "The accelerator hours of all arms have reached endConditions.gpuHours."
+    DECIDED = "Decided", "Every criterion that gates is decided, and nothing stands against a verdict."
+    FAILURE_PROVEN = "FailureProven", "A criterion that gates is refuted: the run could only fail."
     START_DEADLINE_EXCEEDED = "StartDeadlineExceeded", "No pair was counted before spec.startDeadline."
     HARDWARE_MISMATCH = "HardwareMismatch", "The arms ran on unequal nodes."
     STOPPED = "Stopped", "Somebody set spec.stop.reason."
@@ -93,7 +96,16 @@ class EndReason(_Word):
         return self in _JUDGED
 
 
-_JUDGED = frozenset({EndReason.DURATION_REACHED, EndReason.PAIRS_REACHED, EndReason.TOKENS_REACHED})
+_JUDGED = frozenset(
+    {
+        EndReason.DURATION_REACHED,
+        EndReason.PAIRS_REACHED,
+        EndReason.TOKENS_REACHED,
+        EndReason.GPU_HOURS_REACHED,
+        EndReason.DECIDED,
+        EndReason.FAILURE_PROVEN,
+    }
+)
 
 
 def timestamp(now: datetime) -> str:

@@ -152,6 +152,6 @@ class Criterion(Block):
     min_pairs: int = Field(default=200, ge=1, le=100_000_000)
     """Fewest counted pairs for a judgement."""
     critical: bool = False
-    """Whether its proven violation is named before others as the reason of the verdict Fail."""
+    """Whether its proven violation ends the run at once, and is named first as the reason of the verdict Fail."""
     informational: bool = False
     """Whether the criterion is only reported and takes no part in the verdict."""

@@ -53,15 +53,15 @@ class EndConditions(Block):
     """When the run may end before its duration; any one is enough, but none before minDuration."""
 
     min_duration: Duration = Duration("24h")
-    """Shortest counted time; only a failure, a stop or the expiry ends the run earlier."""
+    """Shortest counted time; only a proven failure, a stop, the expiry or trouble ends the run earlier."""
     pairs: int | None = Field(default=None, ge=1, le=1_000_000_000)
     """Counted pairs after which the run ends."""
     tokens: int | None = Field(default=None, ge=1, le=1_000_000_000_000_000)
     """Prompt tokens of counted pairs after which the run ends."""
     gpu_hours: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Accelerator hours of all arms after which the run ends."""
+    """Accelerator hours, by the limits of all arms' pods since copying began, after which the run ends."""
     decided: bool = False
-    """Whether the run ends as soon as every criterion is decided."""
+    """Whether the run ends once every criterion is decided, and at any time once one is refuted."""
     match_rate: Percent | None = None
     """Share of equal answers which, once proven, ends the run."""
 
@@ -83,7 +83,7 @@ class LivePathGuard(Block):
     max_error_increase: Percent | None = None
     """Largest tolerated increase of the customers' share of errors, in percentage points."""
     pause_share: Percent = Field(
-        default=Percent("10%"),
+        default=Percent("5%"),
         json_schema_extra=rules(
             (
                 "self.matches('[1-9]') && self.matches('^([0-9]|[1-4][0-9])([.][0-9]+)?%$|^50([.]0+)?%$')",

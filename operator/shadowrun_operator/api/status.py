@@ -288,7 +288,7 @@ class Status(Block):
     end_reason: Word | None = None
     """Why the run ended."""
     attempt: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """How many runs of the same spec there have been, this one included."""
+    """How many runs of the same spec have copied traffic in this namespace, this one included; 0 before it does."""
     pairs: Count = 0
     """Counted pairs: requests that every arm has finished, answered or not."""
     within_slo: Shares = Field(default="", alias="withinSLO")

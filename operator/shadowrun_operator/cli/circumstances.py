@@ -11,6 +11,10 @@ _KINDS = {"before": "before copying", "copying": "copying on", "paused": "paused
 
 def circumstances_sections(found: Circumstances) -> Iterator[tuple[str, str]]:
     """Title and body of each section; an empty body is not to be shown."""
+    yield "Attempt", _attempt(found)
+    yield "Hours in which pairs were counted (UTC)", _hours(found)
+    yield "Warm-up (in no other figure)", _warm_up(found)
+    yield "What the arms met", _parities(found)
     yield "Copies", "Sent by a proxy of your own: seen are those that arrived." if found.mode == "External" else ""
     yield "Flagged pairs (counted all the same)", _flags(found)
     yield "Waiting for a slot", f"{found.queue_effect}\n{_spreads(('wait', found.queue))}" if found.queue_effect else ""
@@ -20,6 +24,50 @@ def circumstances_sections(found: Circumstances) -> Iterator[tuple[str, str]]:
     yield "Sampling rate", _rates(found)
     yield "Weights of classes (a pair stands for so many, relative to the class of the highest rate)", _weights(found)
     yield "Customers", _customers(found)
+
+
+def _attempt(found: Circumstances) -> str:
+    if found.attempt <= 1:
+        return ""
+    return (
+        f"{found.attempt} runs of this spec have copied traffic in this namespace. Whoever repeats a run until it passes"
+        " will see a false Pass in time: each run has its own chance of one."
+    )
+
+
+def _hours(found: Circumstances) -> str:
+    hours = found.hours
+    if not hours.of_the_day:
+        return ""
+    seen, peaks = ", ".join(str(h) for h in hours.of_the_day), ", ".join(str(h) for h in hours.peaks)
+    lines = (
+        f"{len(hours.of_the_day)} of 24 hours of the day ({seen}) on {', '.join(hours.days)};"
+        f" {hours.of_the_week} of 168 hours of the week; busiest: {peaks}.",
+        hours.note,
+    )
+    return "\n".join(line for line in lines if line)
+
+
+def _warm_up(found: Circumstances) -> str:
+    if not found.warm_up.pairs:
+        return ""
+    length = f" over {found.warm_up.seconds:.0f} s" if found.warm_up.seconds is not None else ""
+    return f"{found.warm_up.pairs} pairs{length}, {found.warm_up.measured} of them for the baseline's limits."
+
+
+def _parities(found: Circumstances) -> str:
+    rows = [
+        (
+            p.arm,
+            percent(p.first),
+            percent(p.cached),
+            "" if p.in_hand is None else f"{p.in_hand:.2f}",
+            duration(p.held_s),
+        )
+        for p in found.parities
+    ]
+    head = ("ARM", "SENT TO FIRST", "PROMPT TOKENS FROM CACHE", "REQUESTS IN HAND", "MEAN TIME OF AN ANSWER")
+    return table(head, rows) if rows else ""
 
 
 def _flags(found: Circumstances) -> str:

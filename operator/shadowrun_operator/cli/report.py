@@ -67,8 +67,15 @@ class Funnel(msgspec.Struct, frozen=True, kw_only=True):
     paused: Amount = Amount()
 
 
+class Range(msgspec.Struct, frozen=True, kw_only=True):
+    """A 95 % interval; None where it has no end on that side."""
+
+    low: float | None
+    high: float | None
+
+
 class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
-    """A latency in seconds; None where failures reach the quantile or nothing was counted."""
+    """A latency in seconds, or tokens a second; None where failures reach the quantile or nothing was counted."""
 
     metric: str
     answers: int
@@ -76,6 +83,76 @@ class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
     p50: float | None
     p95: float | None
     p99: float | None
+    ranges: tuple[Range, ...] = ()
+
+
+class Shares(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares of an arm's ended requests and of their prompt tokens."""
+
+    within_slo: float | None = None
+    within_slo_tokens: float | None = None
+    failed: float | None = None
+    failed_tokens: float | None = None
+    cached: float | None = None
+    output_tokens: float | None = None
+
+
+class Against(msgspec.Struct, frozen=True, kw_only=True):
+    """A challenger beside the baseline."""
+
+    pairs: int
+    won: int
+    lost: int
+    win_rate: float | None
+    win_range: Range
+    output_ratio: float | None
+
+
+class ClassTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Times of one class before an arm had the request."""
+
+    traffic_class: str
+    times: tuple[Quantiles, ...]
+
+
+class WorstCase(msgspec.Struct, frozen=True, kw_only=True):
+    """What a criterion could have been if nothing selected had been missing; as shares."""
+
+    criterion: str
+    missing: int
+    selected: int
+    share: float
+    low: float
+    high: float
+    holds: bool
+
+
+class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
+    """Pairs before anything counted."""
+
+    pairs: int = 0
+    measured: int = 0
+    seconds: float | None = None
+
+
+class Hours(msgspec.Struct, frozen=True, kw_only=True):
+    """When pairs were counted, UTC."""
+
+    of_the_day: tuple[int, ...] = ()
+    days: tuple[str, ...] = ()
+    of_the_week: int = 0
+    peaks: tuple[int, ...] = ()
+    note: str = ""
+
+
+class ArmParity(msgspec.Struct, frozen=True, kw_only=True):
+    """What one arm met."""
+
+    arm: str
+    first: float | None
+    cached: float | None
+    in_hand: float | None
+    held_s: float | None
 
 
 class ArmLatencies(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +161,8 @@ class ArmLatencies(msgspec.Struct, frozen=True, kw_only=True):
     arm: str
     traffic_class: str
     latencies: tuple[Quantiles, ...]
+    shares: Shares = Shares()
+    against: Against | None = None
 
 
 class FlagLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,6 +265,10 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     weighted: tuple[WeightedShare, ...] = ()
     customers: tuple[CustomerLine, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+    warm_up: WarmUp = WarmUp()
+    hours: Hours = Hours()
+    parities: tuple[ArmParity, ...] = ()
+    attempt: int = 1
 
 
 class ShownReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,6 +281,8 @@ class ShownReport(msgspec.Struct, frozen=True, kw_only=True):
     criteria: tuple[CriterionLine, ...]
     funnel: Funnel
     arms: tuple[ArmLatencies, ...]
+    classes: tuple[ClassTimes, ...] = ()
+    worst_cases: tuple[WorstCase, ...] = ()
     method: str
     circumstances: Circumstances = Circumstances()
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from shadowrun_operator.api.status import Status
 from shadowrun_operator.cli.circumstances import circumstances_sections
-from shadowrun_operator.cli.report import Amount, CriterionLine, Funnel, Quantiles, ShownReport
+from shadowrun_operator.cli.figures import figure_sections
+from shadowrun_operator.cli.report import Amount, CriterionLine, Funnel, ShownReport
 from shadowrun_operator.cli.seen import SeenRun
 from shadowrun_operator.cli.tables import duration, table
 
@@ -53,7 +54,7 @@ def report_text(name: str, report: ShownReport) -> str:
         _titled("Funnel (tokens are estimated from bytes)", _funnel(report.funnel)),
         _titled("Dropped, by reason", _reasons(report.funnel.dropped)),
         *(_titled(f"Failed in {arm}, by reason", _reasons(c.failed)) for arm, c in report.funnel.arms.items()),
-        _titled("Latencies", _latencies(report)),
+        *(_titled(title, body) for title, body in figure_sections(report)),
         *(_titled(title, body) for title, body in circumstances_sections(report.circumstances)),
         _titled("Method", report.method),
     ]
@@ -125,22 +126,6 @@ def _reasons(amounts: dict[str, Amount]) -> str:
     return table(
         ("REASON", "REQUESTS", "TOKENS"), ((r, str(a.requests), str(a.tokens)) for r, a in sorted(amounts.items()))
     )
-
-
-def _latencies(report: ShownReport) -> str:
-    rows = [
-        (part.traffic_class or "all", part.arm, q.metric, str(q.answers), str(q.failed), *_quantiles(q))
-        for part in report.arms
-        for q in part.latencies
-        if q.answers
-    ]
-    if not rows:
-        return ""
-    return table(("CLASS", "ARM", "METRIC", "ANSWERS", "FAILED", "P50", "P95", "P99"), rows)
-
-
-def _quantiles(quantiles: Quantiles) -> tuple[str, str, str]:
-    return duration(quantiles.p50), duration(quantiles.p95), duration(quantiles.p99)
 
 
 def _figure(metric: str, value: float | None) -> str:

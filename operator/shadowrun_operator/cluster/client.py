@@ -66,6 +66,10 @@ class Cluster:
         """Close the connections."""
         await self._api.close()  # type: ignore[no-untyped-call]
 
+    async def version(self) -> str:
+        """The version of the API server, such as v1.35.1; "" where it says none."""
+        return str((await self._call("GET", "/version")).get("gitVersion", ""))
+
     async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
         """The object, or None where there is none."""
         try:

@@ -19,7 +19,8 @@ from shadowrun_operator.cluster.client import Cluster
 from shadowrun_operator.cluster.evidence_store import Stored, read_back
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.manifests import names
-from shadowrun_operator.manifests.capture import capture_ports
+from shadowrun_operator.manifests.attempts import LEDGER, earlier_attempts
+from shadowrun_operator.manifests.bootstrap import capture_ports
 from shadowrun_operator.manifests.given_back import given_back_at, is_given_back
 from shadowrun_operator.manifests.mirror import CONFIG_KEY, TOKEN_KEY
 from shadowrun_operator.manifests.names import Manifest
@@ -52,7 +53,7 @@ async def observe(
     run = ShadowRun.parse(body)
     now = time.time()
     spec = run.spec
-    primary, source, capture_service, found, others, pods = await asyncio.gather(
+    primary, source, capture_service, found, (siblings, others), pods = await asyncio.gather(
         cluster.get("Service", run.namespace, spec.primary.service.name),
         cluster.get("Deployment", run.namespace, spec.arms.template.deployment_ref.name),
         _maybe(cluster, "Service", run.namespace, spec.capture.service_name),
@@ -78,6 +79,8 @@ async def observe(
         books = books.with_readings(run.uid, reading.mirrors, reading.captures)
         read = reading.pods_of(run.uid)
     memory.books = books
+    unbegun = stored.record is None or not stored.record.copying_since
+    ledger = await cluster.get("ConfigMap", run.namespace, LEDGER) if unbegun else None
     _remember_giving_back(memory, capture_service, now)
     return Observation(
         now=time.time(),
@@ -102,6 +105,8 @@ async def observe(
         given_back_since=memory.given_back_since,
         read=read,
         refusal=memory.refusal,
+        attempts=earlier_attempts(ledger, siblings),
+        ledger=ledger,
     )
 
 
@@ -158,9 +163,12 @@ async def _foreign(cluster: Cluster, run: ShadowRun, ours: dict[tuple[str, str],
     )
 
 
-async def _others(cluster: Cluster, run: ShadowRun) -> tuple[OtherRun, ...]:
-    """Active runs of the namespace: those accepted, and those older than this one that are still to be looked at."""
-    found = []
+async def _others(cluster: Cluster, run: ShadowRun) -> tuple[tuple[str, ...], tuple[OtherRun, ...]]:
+    """Of the other runs of the namespace: the hash of the spec of each that has copied traffic; and the active ones.
+
+    Active are those accepted, and those older than this one that are still to be looked at.
+    """
+    found, hashes = [], []
     for body in await cluster.list(KIND, run.namespace):
         try:
             other = ShadowRun.parse(body)
@@ -169,6 +177,8 @@ async def _others(cluster: Cluster, run: ShadowRun) -> tuple[OtherRun, ...]:
         if other.uid == run.uid:
             continue
         status = other.status
+        if status.attempt and status.provenance.spec_hash:
+            hashes.append(status.provenance.spec_hash)
         unseen = condition(status.conditions, ConditionType.ACCEPTED) is None
         older = (other.metadata.creation_timestamp or "", other.uid) < (run.metadata.creation_timestamp or "", run.uid)
         active = is_true(status.conditions, ConditionType.ACCEPTED) or (unseen and older)
@@ -182,7 +192,7 @@ async def _others(cluster: Cluster, run: ShadowRun) -> tuple[OtherRun, ...]:
                     older=older,
                 )
             )
-    return tuple(found)
+    return tuple(hashes), tuple(found)
 
 
 async def _credential_found(cluster: Cluster, run: ShadowRun) -> bool:

@@ -8,15 +8,17 @@ import math
 from collections.abc import Sequence
 
 import msgspec
-from shadowrun_mirror.evidence import Amount, LivePath, PrimaryEvidence
+from shadowrun_mirror.evidence import Amount, LivePath, PrimaryEvidence, Window
 from shadowrun_mirror.histogram import Histogram
 from shadowrun_mirror.reasons import FailureReason, FlagReason
 
 from shadowrun_operator.judge.facts import Facts, RateChange
 from shadowrun_operator.judge.figures import percent, seconds
 from shadowrun_operator.judge.funnel import ArmCounts, Funnel
+from shadowrun_operator.judge.hours import Hours, hours
 from shadowrun_operator.judge.live_path import Comparison, compared
 from shadowrun_operator.judge.merge import Merged, together
+from shadowrun_operator.judge.parity import ArmParity, parities
 from shadowrun_operator.judge.rules import Rules
 
 
@@ -92,6 +94,14 @@ class Customers(msgspec.Struct, frozen=True, kw_only=True):
     first_byte: Spread
 
 
+class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
+    """Pairs before anything counted, in no figure of the report but this; the baseline's limits are from `measured`."""
+
+    pairs: int = 0
+    measured: int = 0
+    seconds: float | None = None
+
+
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     """All of them; `queue_effect` is a sentence, "" where no pair waited. `customers` is empty without capture."""
 
@@ -108,6 +118,10 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     weighted: tuple[WeightedShare, ...] = ()
     customers: tuple[Customers, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+    warm_up: WarmUp = WarmUp()
+    hours: Hours = Hours()
+    parities: tuple[ArmParity, ...] = ()
+    attempt: int = 1
 
 
 def circumstances(rules: Rules, evidence: Merged, facts: Facts, funnel: Funnel) -> Circumstances:
@@ -127,6 +141,10 @@ def circumstances(rules: Rules, evidence: Merged, facts: Facts, funnel: Funnel) 
         weights=_weights(rules),
         weighted=_weighted(rules, funnel),
         customers=_customers(evidence, watch.before if watch is not None else LivePath()),
+        warm_up=_warm_up(evidence),
+        hours=hours(rules, evidence),
+        parities=parities(rules, evidence),
+        attempt=facts.attempt,
         comparisons=compared(watch, rules.live_path) if watch is not None and rules.live_path is not None else (),
     )
 
@@ -146,6 +164,18 @@ def spread(histogram: Histogram) -> Spread:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _warm_up(evidence: Merged) -> WarmUp:
+    def ended(window: Window) -> int:
+        return sum(c.admitted.requests - c.in_flight.requests for c in window.classes.values())
+
+    first, last = evidence.warm_up.first_pair, evidence.warm_up.last_pair
+    return WarmUp(
+        pairs=ended(evidence.warm_up),
+        measured=ended(evidence.calibration),
+        seconds=None if first is None or last is None else last - first,
+    )
 
 
 def _flags(evidence: Merged, funnel: Funnel) -> tuple[FlagCount, ...]:

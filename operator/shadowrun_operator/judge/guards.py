@@ -3,19 +3,21 @@
 A finding says what the verdict is if no graver finding exists. The gravest group wins; inside a group, the first.
 
     group      rule, in this order        verdict        when
-    Void       end of run                 Inconclusive   it did not end by duration, pairs or tokens: the end's reason;
+    Void       end of run                 Inconclusive   it ended in a way that is not judged: the end's reason;
                                                          NotEnded while more evidence may come
     Void       HardwareMismatch           Inconclusive   hardware.policy Require, and nodes differ or were not verified
     Void       NoEvidence                 Inconclusive   no counted pair
     Void       EvidenceMissing            Inconclusive   a pod could not be read, or none of capture where it is ours
     Void       EvidenceInconsistent       Inconclusive   counters contradict each other
-    Void       NoisyBaseline              Inconclusive   control differs from baseline, see `noisy_baseline`
+    Void       NoisyBaseline              Inconclusive   control differs from baseline, see `noisy_baseline`; or its
+                                                         cache holds another share, see `parity`
     Refuted    DroppedHardRequests        Fail           the candidate fails the long requests, see `dropped_hard`
     Refuted    CriterionFailed            Fail           a gating criterion is refuted
     Open       EvidenceLost               Inconclusive   more than 1 % of the selected were lost, in requests or tokens
     Open       LowCoverage                Inconclusive   a class has fewer pairs than its floor, in requests or tokens
     Open       MirrorOverloaded           Inconclusive   more than 20 % of the pairs are Lagged
     Open       ArmsOutOfStep              Inconclusive   more than 20 % of the pairs are DispatchSkew
+    Open       SendOrderBiased            Inconclusive   an arm was first too often or too rarely, see `parity`
     Open       TokenSourcesDiffer         Inconclusive   TPOT gates, and more than 1 % of its pairs have no equal count
     Open       TooFewPairs, NoThreshold,  Inconclusive   a gating criterion is open for that reason
                ThresholdDrifted, Undecided
@@ -38,10 +40,12 @@ from shadowrun_operator.api.conditions import EndReason
 from shadowrun_operator.judge.circumstances import flagged_pairs
 from shadowrun_operator.judge.criteria import CriterionResult, Gap, series_of
 from shadowrun_operator.judge.facts import Facts
-from shadowrun_operator.judge.figures import percent
-from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel
+from shadowrun_operator.judge.figures import percent, seconds
+from shadowrun_operator.judge.funnel import Count, Funnel
+from shadowrun_operator.judge.hard_drops import hard_drop
 from shadowrun_operator.judge.interval import estimate
 from shadowrun_operator.judge.merge import Merged, inconsistencies, together
+from shadowrun_operator.judge.parity import cache_bias, held_s, order_bias
 from shadowrun_operator.judge.rules import LATENCIES, CoverageFloor, Criterion, Rules
 from shadowrun_operator.judge.thresholds import histogram_of
 from shadowrun_operator.judge.words import criterion_sentence, names
@@ -51,13 +55,10 @@ GROUPS: tuple[Group, ...] = ("Void", "Refuted", "Open")
 
 LOST_SHARE = 0.01
 NOISE_ALPHA = 0.05
+SLOW_RATIO = 1.5
+"""By so much longer a candidate holds a slot where its slowness, and not the number of slots, is named as the cause."""
 FLAGGED_SHARE = 0.2
 """A fifth: what is left must decide a median by itself, with room; less is the ordinary unrest of a busy node."""
-HARD_FAILURES = 10
-HARD_SCORE = 2.33
-HARD_TOKEN_SHARE = 0.05
-HARD_RATIO = 1.25
-HARD_SPREAD = 2.0
 _OF_ALL = (FlagReason.LAGGED, FlagReason.DISPATCH_SKEW)  # flags that concern every metric
 
 
@@ -86,6 +87,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 def findings(case: Case) -> tuple[Finding, ...]:
     """Every objection, the one that decides the verdict first; none of them means Pass."""
+    ended = ended_early(case)
+    found = [*([] if ended is None else [ended]), *standing(case)]
+    return tuple(sorted(found, key=lambda f: GROUPS.index(f.group)))
+
+
+def standing(case: Case) -> tuple[Finding, ...]:
+    """Every objection but that the run goes on, or how it ended; the gravest first."""
     found = [finding for rule in _RULES if (finding := rule(case)) is not None]
     return tuple(sorted(found, key=lambda f: GROUPS.index(f.group)))
 
@@ -177,37 +185,21 @@ def noisy_baseline(case: Case) -> Finding | None:
 
 
 def dropped_hard(case: Case) -> Finding | None:
-    """Whether the candidate got rid of the hard (long) requests by failing them. For each class, and all together.
+    """Whether the candidate got rid of the long requests by failing them; `hard_drops` says when."""
+    found = hard_drop(case.rules, case.funnel)
+    return Finding(group="Refuted", reason="DroppedHardRequests", message=found) if found else None
 
-    With requests r and tokens t of failures F (candidate), G (baseline), admitted A, completed C (candidate), and the
-    excess X = F - G, all of these must hold:
 
-    * X_r >= 10 and X_r >= 2.33 sqrt(F_r + G_r): the candidate fails more (1 % one-sided, pairs failed by both included,
-      which makes it stricter).
-    * X_t / A_t > 5 %: it matters in tokens.
-    * min(F_t / F_r, X_t / X_r) >= max(1.25, 1 + 2.33 * 2 / sqrt(F_r)) * C_t / C_r: what it fails is longer than what it
-      completes, by more than chance if lengths vary with a standard deviation of up to twice their mean.
+def unequal_caches(case: Case) -> Finding | None:
+    """Whether the control's cache shows that it is no equal of the baseline."""
+    found = cache_bias(case.rules, case.evidence)
+    return Finding(group="Void", reason="NoisyBaseline", message=found) if found else None
 
-    Thus its coverage in tokens is far below its coverage in requests, and the baseline's is not. Where it completes
-    nothing, nothing was singled out; its failures count in every criterion as the worst result there is anyway.
-    """
-    scopes = [(f'class "{c.name}"', c.admitted, c.arms) for c in case.funnel.classes]
-    scopes.append(("all classes together", case.funnel.admitted, case.funnel.arms))
-    for name, admitted, arms in scopes:
-        ours = arms.get(case.rules.candidate, ArmCounts())
-        base = arms.get(case.rules.baseline, ArmCounts())
-        if _is_hard_drop(admitted, ours, base):
-            message = (
-                f"The candidate failed the long requests of {name}: {ours.failures.requests} of"
-                f" {admitted.requests} requests ({percent(ours.failures.requests, admitted.requests)}) but"
-                f" {percent(ours.failures.tokens, admitted.tokens)} of the tokens; the baseline failed"
-                f" {percent(base.failures.requests, admitted.requests)} and"
-                f" {percent(base.failures.tokens, admitted.tokens)}. Failed requests had"
-                f" {ours.failures.tokens / ours.failures.requests:.0f} tokens on average, completed ones"
-                f" {ours.completed.tokens / ours.completed.requests:.0f}."
-            )
-            return Finding(group="Refuted", reason="DroppedHardRequests", message=message)
-    return None
+
+def send_order(case: Case) -> Finding | None:
+    """Whether the arms took turns in being sent to first. It never takes a Fail away."""
+    found = order_bias(case.rules, case.evidence)
+    return Finding(group="Open", reason="SendOrderBiased", message=found) if found else None
 
 
 def criterion_failed(case: Case) -> Finding | None:
@@ -250,7 +242,8 @@ def low_coverage(case: Case) -> Finding | None:
         whole = selected + (case.funnel.oversized if name in case.rules.oversized_classes else Count())
         finding = _below(said, whole, pairs, case.rules.floor_of(name))
         if finding is not None:
-            return finding
+            why = _shed_because(case, name)
+            return msgspec.structs.replace(finding, message=f"{finding.message}{why}")
     return None
 
 
@@ -294,12 +287,12 @@ def open_criterion(gap: Gap) -> Callable[[Case], Finding | None]:
 
 
 _RULES: tuple[Callable[[Case], Finding | None], ...] = (
-    ended_early,
     hardware_mismatch,
     no_evidence,
     evidence_missing,
     evidence_inconsistent,
     noisy_baseline,
+    unequal_caches,
     dropped_hard,
     criterion_failed,
     evidence_lost,
@@ -317,6 +310,7 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
         "ArmsOutOfStep",
         "reached the arms too far apart to have met the same moment",
     ),
+    send_order,
     too_flagged(
         FlagReason.TOKEN_SOURCES_DIFFER,
         LOST_SHARE,
@@ -329,19 +323,6 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
     open_criterion("ThresholdDrifted"),
     open_criterion("Undecided"),
 )
-
-
-def _is_hard_drop(admitted: Count, ours: ArmCounts, base: ArmCounts) -> bool:
-    failed, completed = ours.failures, ours.completed
-    excess = failed - base.failures
-    if not completed.requests or not admitted.tokens:
-        return False
-    if excess.requests < max(HARD_FAILURES, HARD_SCORE * math.sqrt(failed.requests + base.failures.requests)):
-        return False
-    ratio = max(HARD_RATIO, 1 + HARD_SCORE * HARD_SPREAD / math.sqrt(failed.requests))
-    length = min(failed.tokens / failed.requests, excess.tokens / excess.requests)
-    matters = excess.tokens / admitted.tokens > HARD_TOKEN_SHARE
-    return matters and length >= ratio * completed.tokens / completed.requests
 
 
 def _equal_arms(case: Case, criterion: Criterion) -> tuple[float, float, float]:
@@ -374,6 +355,24 @@ def _below(said: str, selected: Count, pairs: Count, floor: CoverageFloor) -> Fi
             )
             return Finding(group="Open", reason="LowCoverage", message=message)
     return None
+
+
+def _shed_because(case: Case, traffic_class: str) -> str:
+    """Why no slot was free, where that is what most drops of a class are due to: a slow candidate, or too few slots."""
+    dropped = next((c.dropped for c in case.funnel.classes if c.name == traffic_class), case.funnel.dropped)
+    shed = sum((dropped.get(r.value, Count()) for r in (DropReason.SHED, DropReason.QUEUE_TIMEOUT)), Count())
+    if 2 * shed.requests <= sum(dropped.values(), Count()).requests:
+        return ""
+    arms = together(case.evidence.counted, "").arms
+    ours, base = (held_s(arms.get(arm, ArmEvidence())) for arm in (case.rules.candidate, case.rules.baseline))
+    if ours is None or base is None:
+        return ""
+    slow = ours > SLOW_RATIO * base
+    what = "the candidate holds them longer" if slow else "the arms are too small for the rate, or maxInFlight too low"
+    return (
+        f" {shed.requests} were shed while every slot was taken: {what} (an answer takes {seconds(ours)} of the"
+        f" candidate and {seconds(base)} of the baseline, on average)."
+    )
 
 
 def _points(share: float) -> str:

@@ -8,19 +8,18 @@ rested on finer blocks can differ when the report is judged again.
 """
 
 import base64
-import math
 import zlib
 
 import msgspec
-from shadowrun_mirror.evidence import ArmEvidence
-from shadowrun_mirror.histogram import Histogram
 
 from shadowrun_operator.judge.circumstances import Circumstances
 from shadowrun_operator.judge.criteria import CriterionResult, Outcome
+from shadowrun_operator.judge.display import ArmReport, ClassReport
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import Funnel
 from shadowrun_operator.judge.guards import Finding
 from shadowrun_operator.judge.merge import Merged
+from shadowrun_operator.judge.missing import WorstCase
 from shadowrun_operator.judge.rules import Rules
 
 VERSION = 1
@@ -37,25 +36,6 @@ METHOD = (
 )
 
 
-class Quantiles(msgspec.Struct, frozen=True, kw_only=True):
-    """A latency in seconds, for display. None where failures (counted as infinity) reach it or nothing was counted."""
-
-    metric: str
-    answers: int
-    failed: int
-    p50: float | None
-    p95: float | None
-    p99: float | None
-
-
-class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Latencies of one arm in one class; class "" is all together."""
-
-    arm: str
-    traffic_class: str
-    latencies: tuple[Quantiles, ...]
-
-
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run. `reason` is a machine word, `message` a sentence with numbers."""
 
@@ -67,27 +47,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     criteria: tuple[CriterionResult, ...]
     funnel: Funnel
     arms: tuple[ArmReport, ...]
+    classes: tuple[ClassReport, ...] = ()
+    worst_cases: tuple[WorstCase, ...] = ()
     method: str
     circumstances: Circumstances = Circumstances()
     rules: Rules
     facts: Facts
     evidence: Merged
-
-
-def quantiles(results: ArmEvidence) -> tuple[Quantiles, ...]:
-    """The displayed quantiles of an arm's three latencies."""
-    named = (("TTFT", results.ttft), ("TPOT", results.tpot), ("E2E", results.e2e))
-    return tuple(
-        Quantiles(
-            metric=name,
-            answers=histogram.count,
-            failed=histogram.failed,
-            p50=_finite(histogram, 0.5),
-            p95=_finite(histogram, 0.95),
-            p99=_finite(histogram, 0.99),
-        )
-        for name, histogram in named
-    )
 
 
 def packed_report(report: Report) -> tuple[str, str]:
@@ -131,8 +97,3 @@ def _coarser(evidence: Merged, level: int) -> Merged:
         for arm, by_criterion in counted.pairs.items()
     }
     return msgspec.structs.replace(evidence, counted=msgspec.structs.replace(counted, pairs=pairs))
-
-
-def _finite(histogram: Histogram, p: float) -> float | None:
-    value = histogram.quantile(p)
-    return value if math.isfinite(value) else None

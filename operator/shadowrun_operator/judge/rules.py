@@ -70,6 +70,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     as selected in each of them. `pass_alpha` bounds the probability of a false Pass of one criterion, `fail_alpha` that
     of any false Fail in the run. `external`: copies come from a proxy of the user's own. `superset`: capture can't tell
     which requests are selected and copies more. `class_rates`: share of each class that is copied, where they differ.
+    `min_duration_s`: the shortest counted time the spec asks for, in seconds.
     """
 
     criteria: tuple[Criterion, ...]
@@ -88,6 +89,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     superset: bool = False
     class_rates: dict[str, float] = {}
     live_path: LivePathLimits | None = None
+    min_duration_s: int = 86_400
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -141,6 +143,7 @@ def rules_of(spec: Spec, *, block_s: int = 1) -> Rules:
         superset=_superset(spec),
         class_rates=_class_rates(spec),
         live_path=_live_path(spec),
+        min_duration_s=spec.end_conditions.min_duration.seconds,
     )
 
 

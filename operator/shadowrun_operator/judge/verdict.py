@@ -6,11 +6,13 @@ else Inconclusive. What objects and in which order is the table in `guards`. Not
 
 from shadowrun_operator.judge.circumstances import circumstances
 from shadowrun_operator.judge.criteria import CriterionResult, Outcome, judged
+from shadowrun_operator.judge.display import arm_reports, class_reports
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import funnel
-from shadowrun_operator.judge.guards import Case, Finding, findings, gravest
-from shadowrun_operator.judge.merge import Merged, together
-from shadowrun_operator.judge.report import METHOD, ArmReport, Report, quantiles
+from shadowrun_operator.judge.guards import Case, Finding, findings, gravest, standing
+from shadowrun_operator.judge.merge import Merged
+from shadowrun_operator.judge.missing import worst_cases
+from shadowrun_operator.judge.report import METHOD, Report
 from shadowrun_operator.judge.rules import Rules
 from shadowrun_operator.judge.words import criterion_sentence, names
 
@@ -25,6 +27,8 @@ def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
     case = Case(rules=rules, evidence=evidence, facts=facts, funnel=counts, results=results)
     found = findings(case)
     verdict, reason, message = _conclusion(found, case.gating)
+    if facts.attempt > 1:
+        message = f"Attempt {facts.attempt} of this spec. {message}"
     return Report(
         verdict=verdict,
         reason=reason,
@@ -32,13 +36,20 @@ def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
         findings=found,
         criteria=results,
         funnel=counts,
-        arms=_arm_reports(rules, evidence),
+        arms=arm_reports(rules, evidence, counts),
+        classes=class_reports(evidence),
+        worst_cases=worst_cases(rules, counts, results),
         method=METHOD.format(pass_alpha=rules.pass_alpha, fail_alpha=rules.fail_alpha),
         circumstances=circumstances(rules, evidence, facts, counts),
         rules=rules,
         facts=facts,
         evidence=evidence,
     )
+
+
+def prospect(case: Case) -> Outcome:
+    """What the verdict would be if the run ended in a normal way at this moment, with what is counted so far."""
+    return _conclusion(standing(case), case.gating)[0]
 
 
 def judged_again(report: Report) -> Report:
@@ -54,13 +65,3 @@ def _conclusion(found: tuple[Finding, ...], gating: tuple[CriterionResult, ...])
         return "Inconclusive", NOTHING_TO_PROVE, f"{len(gating)} criteria take part in the verdict; 1 is needed."
     narrowest, *rest = sorted(gating, key=lambda r: (r.require != "Better", (r.lower or 0.0) - r.limit))
     return "Pass", ALL_PASSED, criterion_sentence(narrowest) + names(rest, "Also hold")
-
-
-def _arm_reports(rules: Rules, evidence: Merged) -> tuple[ArmReport, ...]:
-    reports: list[ArmReport] = []
-    for name in ("", *sorted(evidence.counted.classes)):
-        arms = together(evidence.counted, name).arms
-        reports += [
-            ArmReport(arm=arm, traffic_class=name, latencies=quantiles(arms[arm])) for arm in rules.arms if arm in arms
-        ]
-    return tuple(reports)

@@ -4,37 +4,35 @@ None of these objects carries an ownerReference: deleting the ShadowRun must nev
 """
 
 import base64
-import functools
 import json
 from dataclasses import dataclass
-from importlib import resources
 from typing import Literal
 
-import jinja2
-from shadowrun_mirror.capture.outcome_log import LOG_PORT, LOG_TAG, log_record
-from shadowrun_mirror.config import REQUEST_ID, encode
+from shadowrun_mirror.config import encode
 from shadowrun_mirror.directive import CaptureDirective
 
 from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.bootstrap import (
+    MI,
+    ROUTES_FOLDER,
+    CapturePorts,
+    ShadowBaggage,
+    capture_bootstrap,
+    capture_ports,
+    envoy_memory_bytes,
+)
 from shadowrun_operator.manifests.names import Manifest, RunRef
-
-ShadowBaggage = Literal["Strip", "Trust"]
-"""What happens to entries `shadow` and `shadow.run` of clients' baggage. Neither kind of request is copied."""
 
 BOOTSTRAP_KEY = "bootstrap.yaml"
 DIRECTIVE_KEY = "directive.json"
 TOKEN_KEY = "token"  # noqa: S105  the key's name, not a token
 
 _BOOT_FOLDER = "/etc/shadowrun"
-_ROUTES_FOLDER = "/var/run/shadowrun"
 _USER = 65532  # any unprivileged id; the image needs no entry for it
 _FIRST_UNPRIVILEGED_PORT = 1024
-_MI = 1 << 20
-_COPY_BUDGET = 64 * _MI
-_COPY_COST = 2  # a copy is held about twice: while it is buffered and while it is sent on
 _NO_CORE_DUMP = "ulimit -c 0"  # it would hold prompts
 _COMPANION_FILES = 256
-_COMPANION_DATA = 160 * _MI  # of 256 Mi; about 35 are used
+_COMPANION_DATA = 160 * MI  # of 256 Mi; about 35 are used
 _SETTLE_S = 10  # until an endpoint that leaves has left everywhere
 _IDLE_S = 15  # how long the drain waits for connections without a request
 _MARGIN_S = 15
@@ -95,89 +93,6 @@ class CaptureInputs:
     def _host(self, service: str) -> str:
         # Relative on purpose: a pod's search list ends it with the cluster's own domain, which nobody has to know.
         return f"{service}.{self.run.namespace}.svc"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CapturePorts:
-    """Ports of a capture pod beside the customers' one. Admin is on the loopback address only."""
-
-    admin: int
-    readiness: int
-    companion: int
-
-
-def capture_ports(target_port: int) -> CapturePorts:
-    """The usual ports, each ten thousand higher where the primary's own port is the same number."""
-    admin, readiness, companion = (
-        usual if usual != target_port else usual + 10_000 for usual in (9901, 9902, names.COMPANION_PORT)
-    )
-    return CapturePorts(admin=admin, readiness=readiness, companion=companion)
-
-
-def max_copies(max_body_bytes: int) -> int:
-    """Copies one Envoy holds at a time: as many as fit a fixed memory budget, between 4 and 256."""
-    return max(4, min(256, _COPY_BUDGET // max(1, max_body_bytes)))
-
-
-def envoy_memory_bytes(max_body_bytes: int, mirrors: int = 1) -> int:
-    """Memory limit of the Envoy container: 1 GiB for customers, and what the copies may take on top."""
-    cost = _COPY_COST if mirrors == 1 else _COPY_COST + 1  # kept once more, for another mirror
-    return 1024 * _MI + cost * max_copies(max_body_bytes) * max_body_bytes
-
-
-def capture_bootstrap(
-    *,
-    listen_port: int,
-    primary_host: str,
-    primary_port: int,
-    mirror_hosts: tuple[str, ...],
-    mirror_port: int,
-    max_body_bytes: int,
-    ports: CapturePorts,
-    run_uid: str,
-    log_port: int = LOG_PORT,
-    mirrors: int = 1,
-    key_headers: tuple[str, ...] = (),
-    shadow_baggage: ShadowBaggage = "Strip",
-    routes_folder: str = _ROUTES_FOLDER,
-    listen_address: str = "0.0.0.0",  # noqa: S104  the customers' port
-) -> str:
-    """Envoy's static configuration as YAML; the routes come from `routes_folder` while it runs.
-
-    `mirrors` is how many there are behind `mirror_hosts`; more than one and copies are spread by `key_headers`, then by
-    request id.
-    """
-    return _bootstrap_template().render(
-        listen_address=listen_address,
-        listen_port=listen_port,
-        primary_host=primary_host,
-        primary_port=primary_port,
-        mirror_hosts=mirror_hosts,
-        mirror_port=mirror_port,
-        mirrors=mirrors,
-        hash_headers=tuple(dict.fromkeys((*key_headers, REQUEST_ID))),
-        log_port=log_port,
-        log_tag=LOG_TAG,
-        log_record=log_record(run_uid),
-        baggage_script=_baggage_script() if shadow_baggage == "Strip" else "",
-        max_body_bytes=max_body_bytes,
-        max_copies=max_copies(max_body_bytes),
-        max_heap_bytes=envoy_memory_bytes(max_body_bytes, mirrors),
-        admin_port=ports.admin,
-        readiness_port=ports.readiness,
-        routes_folder=routes_folder,
-    )
-
-
-@functools.cache
-def _baggage_script() -> str:
-    return resources.files(__package__).joinpath("baggage.lua").read_text()
-
-
-@functools.cache  # compiled once: the objects are built anew at every look at a run
-def _bootstrap_template() -> jinja2.Template:
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)  # noqa: S701  YAML, by tojson
-    return environment.from_string(resources.files(__package__).joinpath("envoy.yaml.j2").read_text())
 
 
 def capture_secret(inputs: CaptureInputs) -> Manifest:
@@ -298,11 +213,11 @@ def _first_routes(inputs: CaptureInputs) -> Manifest:
         "name": "first-routes",
         "image": inputs.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["python", "-m", "shadowrun_mirror.capture", "init", "--routes", _ROUTES_FOLDER],
+        "command": ["python", "-m", "shadowrun_mirror.capture", "init", "--routes", ROUTES_FOLDER],
         "env": _python(),
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": _container_security(),
-        "volumeMounts": [{"name": "routes", "mountPath": _ROUTES_FOLDER}],
+        "volumeMounts": [{"name": "routes", "mountPath": ROUTES_FOLDER}],
     }
 
 
@@ -333,12 +248,14 @@ def _envoy(inputs: CaptureInputs) -> Manifest:
         "resources": {
             "requests": {"cpu": "500m", "memory": "256Mi"},
             # No CPU limit: a throttled Envoy is a slow primary.
-            "limits": {"memory": f"{-(-envoy_memory_bytes(inputs.directive.rules.max_body_bytes, inputs.mirrors) // _MI)}Mi"},
+            "limits": {
+                "memory": f"{-(-envoy_memory_bytes(inputs.directive.rules.max_body_bytes, inputs.mirrors) // MI)}Mi"
+            },
         },
         "securityContext": _container_security(),
         "volumeMounts": [
             {"name": "bootstrap", "mountPath": _BOOT_FOLDER, "readOnly": True},
-            {"name": "routes", "mountPath": _ROUTES_FOLDER, "readOnly": True},
+            {"name": "routes", "mountPath": ROUTES_FOLDER, "readOnly": True},
         ],
     }
 
@@ -349,7 +266,7 @@ def _companion(inputs: CaptureInputs) -> Manifest:
         "name": "companion",
         "image": inputs.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", companion_command(_ROUTES_FOLDER, _BOOT_FOLDER, ports)],
+        "command": ["sh", "-c", companion_command(ROUTES_FOLDER, _BOOT_FOLDER, ports)],
         "ports": [{"name": "companion", "containerPort": ports.companion, "protocol": "TCP"}],
         "env": [
             *_python(),
@@ -363,7 +280,7 @@ def _companion(inputs: CaptureInputs) -> Manifest:
         "securityContext": _container_security(),
         "volumeMounts": [
             {"name": "boot", "mountPath": _BOOT_FOLDER, "readOnly": True},
-            {"name": "routes", "mountPath": _ROUTES_FOLDER},
+            {"name": "routes", "mountPath": ROUTES_FOLDER},
         ],
     }
 

@@ -8,6 +8,7 @@ from shadowrun_operator.api.status import Phase, Provenance
 from shadowrun_operator.judge.merge import calibration_mark
 from shadowrun_operator.judge.thresholds import indicators
 from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.attempts import attempts_ledger, is_ours
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.acceptance import Violation, must_yield, refused_patch
 from shadowrun_operator.reconcile.endings import deadlines, ending
@@ -28,7 +29,7 @@ from shadowrun_operator.reconcile.objects import (
 )
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.pending import POLL_S, RESYNC_S, SOON_S
-from shadowrun_operator.reconcile.plan import Delete, Event, Plan, Step
+from shadowrun_operator.reconcile.plan import Apply, Delete, Event, Plan, Step
 from shadowrun_operator.reconcile.progress import Progress, progress, renewed
 from shadowrun_operator.reconcile.push import push_of
 from shadowrun_operator.reconcile.record import RunRecord
@@ -110,7 +111,7 @@ def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, 
     ]
     status = status_of(seen, phase, message, record=record)
     return Plan(
-        status=with_progress(seen, status, record, done),
+        status=with_progress(status, done),
         requeue_after=_wait(seen, done, POLL_S),
         record=None if record == seen.record else record,
         checkpoint=seen.now - seen.checkpoint_at >= CHECKPOINT_S,
@@ -132,9 +133,14 @@ def _everything_ready(seen: Observation, record: RunRecord) -> bool:
 
 
 def _start_copying(seen: Observation, record: RunRecord) -> Plan:
-    started = msgspec.structs.replace(record, copying_since=seen.now, arms=arm_identities(seen))
+    attempt = seen.attempts.get(record.spec_hash, 0) + 1
+    started = msgspec.structs.replace(record, copying_since=seen.now, arms=arm_identities(seen), attempt=attempt)
     config = next_config(seen, record, copying=not seen.run.spec.suspend)
-    steps = [*capture_steps(seen, record, config, "capture"), *mirror_steps(seen, config)]
+    steps = [
+        *_ledger_steps(seen, record, attempt),
+        *capture_steps(seen, record, config, "capture"),
+        *mirror_steps(seen, config),
+    ]
     status = status_of(seen, "WarmingUp", "Everything is ready: copying begins with the warm-up.", record=started)
     event = Event("Normal", "CopyingStarted", "Everything of the run is ready; the warm-up begins.")
     return Plan(
@@ -145,6 +151,12 @@ def _start_copying(seen: Observation, record: RunRecord) -> Plan:
         push=push_of(seen, config),
         events=(event,),
     )
+
+
+def _ledger_steps(seen: Observation, record: RunRecord, attempt: int) -> list[Step]:
+    if seen.ledger is not None and not is_ours(seen.ledger):
+        return []
+    return [Apply(attempts_ledger(seen.run.namespace, seen.ledger, record.spec_hash, attempt, seen.now))]
 
 
 def _start_counting(seen: Observation, record: RunRecord, done: Progress) -> Plan:

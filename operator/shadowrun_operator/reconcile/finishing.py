@@ -28,7 +28,7 @@ def begin_finishing(seen: Observation, record: RunRecord, reason: EndReason, mes
     ended = record_ended(record, seen.now, reason, message)
     steps, push = _copying_off(seen)
     done = progress(seen)
-    status = with_progress(seen, status_of(seen, "Finishing", message, record=ended), ended, done)
+    status = with_progress(status_of(seen, "Finishing", message, record=ended), done)
     kind = "Normal" if reason.judged else "Warning"
     return Plan(
         status=status.model_copy(update={"end_reason": reason.value}),
@@ -87,7 +87,7 @@ def _last_evidence(seen: Observation, record: RunRecord) -> Plan:
     steps, push = _copying_off(seen)
     done = progress(seen)
     if not _settled(seen, record, done, pushed=push is None):
-        status = with_progress(seen, status_of(seen, "Finishing", record.end_message, record=record), record, done)
+        status = with_progress(status_of(seen, "Finishing", record.end_message, record=record), done)
         status = status.model_copy(update={"end_reason": record.end_reason})
         return Plan(status=status, requeue_after=POLL_S, steps=tuple(steps), push=push)
     report = report_of(seen, record)

@@ -1,8 +1,7 @@
 """From observation and progress to the judge, and from its report to the status. Pure; judges nothing itself."""
 
 from shadowrun_operator.api.status import MESSAGE_LENGTH, ReportRef, Status, shortened
-from shadowrun_operator.judge.criteria import CriterionResult, judged
-from shadowrun_operator.judge.facts import ArmFacts, Facts, Hardware
+from shadowrun_operator.judge.criteria import CriterionResult
 from shadowrun_operator.judge.funnel import Funnel
 from shadowrun_operator.judge.guards import Finding
 from shadowrun_operator.judge.report import Report, packed_report, unpacked_report
@@ -18,10 +17,9 @@ from shadowrun_operator.judge.summary import (
 )
 from shadowrun_operator.judge.verdict import judge
 from shadowrun_operator.manifests import names
-from shadowrun_operator.manifests.arms import pod_spec_diff
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile import times
-from shadowrun_operator.reconcile.hardware import hardware_found
+from shadowrun_operator.reconcile.known import facts_of
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.plan import Apply, Create, Step
 from shadowrun_operator.reconcile.progress import Progress, progress
@@ -31,40 +29,10 @@ REPORT_KEY = "report.json"
 EVIDENCE_KEY = "evidence.json.zlib"
 
 
-def facts_of(seen: Observation, record: RunRecord, done: Progress) -> Facts:
-    """What the operator knows beside the evidence."""
-    finding = hardware_found(seen)
-    baseline, candidate = seen.object("Deployment", names.BASELINE), seen.object("Deployment", names.CANDIDATE)
-    differences = pod_spec_diff(baseline, candidate) if baseline and candidate else []
-    provenance = seen.run.status.provenance
-    return Facts(
-        run=seen.run.name,
-        run_uid=seen.run.uid,
-        end_reason=record.end_reason,
-        end_message=record.end_message,
-        indicators=record.indicators,
-        hardware=Hardware(matched=finding.matched, message=finding.message),
-        attempt=seen.run.status.attempt or 1,
-        started=done.first_counted,
-        ended=record.ended_at or None,
-        spec_hash=record.spec_hash,
-        seed_fingerprint=provenance.seed_fingerprint,
-        arms=tuple(_arm_facts(seen, arm) for arm in seen.run.spec.arm_names),
-        patch="\n".join(differences),
-        versions={
-            "operator": seen.settings.version,
-            "mirror": seen.settings.mirror_image,
-            "capture": seen.settings.capture_image,
-        },
-        rates=record.pace.changes,
-        watch=record.watch,
-    )
-
-
 def report_of(seen: Observation, record: RunRecord) -> Report:
     """The judge's report on final evidence. An error of the judge is a verdict too: a run must end all the same."""
     done = progress(seen, final=True)
-    facts = facts_of(seen, record, done)
+    facts = facts_of(seen, record, done.first_counted)
     try:
         return judge(done.rules, done.evidence, facts)
     except Exception as error:
@@ -110,10 +78,9 @@ def stored_report(seen: Observation) -> Report | None:
     return report if report.facts.run_uid == seen.run.uid else None
 
 
-def with_progress(seen: Observation, status: Status, record: RunRecord, done: Progress) -> Status:
+def with_progress(status: Status, done: Progress) -> Status:
     """The status with the funnel and the criteria as they stand while counting."""
-    results = judged(done.rules, done.evidence, facts_of(seen, record, done)) if record.indicators else ()
-    return _with_counts(status, done.rules, done.funnel, results, done.first_counted)
+    return _with_counts(status, done.rules, done.funnel, done.results, done.first_counted)
 
 
 def with_report(seen: Observation, status: Status, report: Report) -> Status:
@@ -144,15 +111,3 @@ def _with_counts(
             "classes": classes_status(rules, funnel),
         }
     )
-
-
-def _arm_facts(seen: Observation, arm: str) -> ArmFacts:
-    pods, spec = seen.pods_of(arm), seen.run.spec
-    nodes = sorted({pod.node for pod in pods if pod.node})
-    labels = {
-        key: ", ".join(sorted({seen.node_labels.get(node, {}).get(key, "(missing)") for node in nodes}))
-        for key in spec.hardware.match_label_keys
-    }
-    own = spec.arms.candidate.model if arm == names.CANDIDATE else ""
-    images = tuple(sorted({image for pod in pods for image in pod.images}))
-    return ArmFacts(name=arm, images=images, nodes=tuple(nodes), labels=labels, model=own or spec.arms.model)

@@ -23,6 +23,7 @@ class Settings:
     capture_image: str
     namespace: str = ""  # the operator's; empty outside a cluster
     version: str = ""
+    kubernetes: str = ""  # version of the API server, as of the operator's start
     pull_policy: str = "IfNotPresent"  # of the images of mirror and capture
     pull_secrets: tuple[str, ...] = ()  # names of Secrets that have to be in the run's namespace
 
@@ -92,6 +93,8 @@ class Observation:
     token: str = ""
     given_back_since: float | None = None  # since when the capture Service is known to select the primary's pods
     read: frozenset[str] = frozenset()  # uids of the pods whose evidence was read in this very look
+    attempts: Mapping[str, int] = field(default_factory=dict)  # runs that copied before, by hash of the frozen spec
+    ledger: Manifest | None = None  # where those are kept beyond the runs themselves
     refusal: str = ""  # what the API server answered to the candidate's patch, if it refused it
 
     @property

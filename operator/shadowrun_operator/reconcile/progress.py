@@ -1,15 +1,21 @@
-"""How far a run is, read from the books: what is merged, what adds up, what the warm-up still lacks. Judges nothing."""
+"""How far a run is, read from the books: what is merged, what adds up, what is lacking, how the criteria stand."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
+from shadowrun_operator.judge.criteria import CriterionResult, Outcome, judged
+from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import Funnel, funnel
+from shadowrun_operator.judge.guards import Case
 from shadowrun_operator.judge.live_path import Watch, harm, watched
 from shadowrun_operator.judge.merge import Merged, merged
 from shadowrun_operator.judge.rules import Rules, rules_of
 from shadowrun_operator.judge.thresholds import Shortfall, shortfalls
+from shadowrun_operator.judge.verdict import prospect
 from shadowrun_operator.manifests import names
+from shadowrun_operator.reconcile.known import facts_of
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.rate import Pace, paced, selected_count
 from shadowrun_operator.reconcile.record import RunRecord
@@ -27,6 +33,28 @@ class Progress:
     watch: Watch | None  # what has been seen of customers, this look included
     harm: str | None  # by how much copying costs them more than it may
     pace: Pace  # how far the rates are lowered, this look included
+    facts: Facts | None  # what else is known; None before the run was accepted
+
+    @cached_property
+    def results(self) -> tuple[CriterionResult, ...]:
+        """Every criterion as it stands; empty before anything counts."""
+        if self.facts is None or not self.facts.indicators:
+            return ()
+        return judged(self.rules, self.evidence, self.facts)
+
+    @property
+    def gating(self) -> tuple[CriterionResult, ...]:
+        """Those that take part in the verdict."""
+        return tuple(r for r in self.results if not r.informational)
+
+    @cached_property
+    def prospect(self) -> Outcome:
+        """The verdict there would be if the run ended in a normal way now."""
+        if self.facts is None or not self.gating:
+            return "Inconclusive"
+        return prospect(
+            Case(rules=self.rules, evidence=self.evidence, facts=self.facts, funnel=self.funnel, results=self.results)
+        )
 
     @property
     def pairs(self) -> int:
@@ -75,6 +103,8 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
     if limits is not None and record is not None and not record.ended_at:
         watch = watched(watch, on, off, seen.now, limits)
     living = [e for key, e in seen.books.mirrors.items() if key not in dead]
+    pace = _pace(seen)
+    now = None if record is None else msgspec.structs.replace(record, watch=watch, pace=pace)
     return Progress(
         rules=rules,
         evidence=evidence,
@@ -83,7 +113,8 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
         in_flight=sum(c.in_flight.requests for e in living for w in e.windows.values() for c in w.classes.values()),
         watch=watch,
         harm=harm(watch, on, off, limits) if limits is not None else None,
-        pace=_pace(seen),
+        pace=pace,
+        facts=None if now is None else facts_of(seen, now, evidence.counted.first_pair),
     )
 
 

@@ -28,6 +28,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     expiry: float
     copying_since: float = 0.0
     arms: dict[str, str] = {}  # which Deployments the copies went to, by arm (`objects.arm_identities`)
+    attempt: int = 0  # how many runs of this spec have copied traffic, this one included
     warmed: Window | None = (
         None  # what the warm-up had counted when the arms were warm (`judge.merge.calibration_mark`)
     )

@@ -44,7 +44,7 @@ def status_of(
             "observed_generation": seen.run.metadata.generation,
             "phase": phase,
             "message": shortened(message, MESSAGE_LENGTH),
-            "attempt": before.attempt or 1,
+            "attempt": _attempt(record or seen.record) or before.attempt,
             "arms": arm_statuses(seen) if phase in ACTIVE or seen.arms_stand else before.arms,
             "conditions": _conditions(seen, phase, accepted, record or seen.record),
         }
@@ -57,6 +57,10 @@ def status_of(
             "provenance": _provenance(seen, record),
         }
     )
+
+
+def _attempt(record: RunRecord | None) -> int:
+    return 0 if record is None else record.attempt
 
 
 def with_condition(seen: Observation, status: Status, kind: ConditionType, said: Said) -> Status:
@@ -222,12 +226,21 @@ def _provenance(seen: Observation, record: RunRecord) -> Provenance:
         update={
             "spec_hash": record.spec_hash,
             "seed_fingerprint": content_hash(config.capture.sampling.seed)[:8] if config else before.seed_fingerprint,
-            "versions": Versions(operator=seen.settings.version),
+            "versions": Versions(
+                operator=seen.settings.version,
+                envoy=_envoy_version(seen) or before.versions.envoy,
+                kubernetes=seen.settings.kubernetes or before.versions.kubernetes,
+            ),
             "window": 1 if record.indicators else 0,
             "capture": seen.run.spec.capture.mode,
             "hours_seen": tuple(hours),
         }
     )
+
+
+def _envoy_version(seen: Observation) -> str:
+    """As the Envoys that count say it; several while a node's image differs from another's."""
+    return ", ".join(sorted({evidence.envoy for evidence in seen.books.captures.values() if evidence.envoy}))
 
 
 def _pair_times(seen: Observation) -> list[float]:

@@ -7,7 +7,7 @@ from tests.bench.effort import Effort
 from tests.bench.load_program import engine
 from tests.bench.machine import resident_mib
 from tests.bench.scene import BenchError, copies, counted, mirror
-from tests.bench.tables import Line, Table
+from tests.bench.tables import Line, Table, ratios
 from tests.integration.mirror.process import MirrorProcess
 
 NAME = "memory"
@@ -21,7 +21,7 @@ LARGEST_MIB, FLAT = 150.0, 1.05
 
 
 async def measure(effort: Effort) -> Table:
-    """One mirror, sampled while it works; the first tenth is the warm-up."""
+    """One mirror, sampled while it works. In the first half its bounded memories, as of request ids, become full."""
     wanted = PAIRS if not effort.quick else 100
     async with (
         engine(first_s=FIRST_S, chunks=20, together=5) as first,
@@ -30,11 +30,11 @@ async def measure(effort: Effort) -> Table:
     ):
         samples = await _sampled(process, wanted, effort)
         pairs = (await counted(process)).admitted.requests
-    warm = samples[len(samples) // 10 : len(samples) // 10 * 2 + 1]
-    late = samples[-len(warm) :]
-    growth = tuple(end / start for start, end in zip(warm, late, strict=True))
+    tenth = max(1, len(samples) // 10)
+    early, middle, late = samples[tenth : 2 * tenth], samples[5 * tenth : 6 * tenth], samples[-tenth:]
     lines = [
-        Line("resident memory at the end", growth, "×", "the same process after warm-up", at_most=FLAT),
+        Line("resident memory halfway", ratios(middle, early), "×", "after a tenth of the pairs"),
+        Line("resident memory at the end", ratios(late, middle), "×", "halfway, all memories full", at_most=FLAT),
         Line("resident memory, largest", (max(samples),), "MiB", at_most=LARGEST_MIB),
         Line("pairs meanwhile", (pairs,), "requests"),
     ]

@@ -11,7 +11,7 @@ import msgspec
 
 from tests.bench.effort import Effort
 from tests.bench.load_program import Engine, engine
-from tests.bench.machine import cpu_seconds
+from tests.bench.machine import cpu_seconds, waited_seconds
 from tests.bench.scene import BenchError, copies, counted, mirror
 from tests.bench.tables import Line, Table
 from tests.integration.mirror.process import MirrorProcess
@@ -46,10 +46,12 @@ async def measure(effort: Effort) -> Table:
             )
     lines = [line for load in turns for line in _lines(load)]
     limit = max(turn.others for load in turns for turn in load)
+    kept = max(turn.waited for load in turns for turn in load)
     conditions = (
         f"Two arms, {CHUNKS} chunks in writes of {TOGETHER}, first content {FIRST_S * 1000:.0f} ms after the request "
         "was read. Error: mirror's TTFT minus the engine's, per request and arm; what the network and the engine's own "
-        f"waiting for a core add is part of it. Engines and client used at most {limit:.0%} of a core."
+        f"waiting for a core add is part of it. Engines and client used at most {limit:.0%} of a core; the mirror was "
+        f"kept from its own core at most {kept:.0%} of the time."
     )
     return Table(NAME, conditions, lines)
 
@@ -60,15 +62,17 @@ class _Turn(msgspec.Struct, frozen=True):
     p99: float
     lagged: float  # share of pairs that were flagged
     others: float  # share of a core that engines and client used
+    waited: float  # share of the time the mirror was kept from its core
 
 
 async def _turn(
     process: MirrorProcess, engines: Mapping[str, Engine], rate: float, seconds: float, prefix: str
 ) -> _Turn:
     before, written = await counted(process), len(process.log)
-    used, others = cpu_seconds(process.pid), _cpu(engines)
+    used, others, waited = cpu_seconds(process.pid), _cpu(engines), waited_seconds(process.pid)
     sent = await copies(process, prefix, rate=rate, seconds=seconds, connections=128)
     used, others = cpu_seconds(process.pid) - used, _cpu(engines) - others + sent.cpu
+    waited = waited_seconds(process.pid) - waited
     await process.settled()
     after = await counted(process)
     pairs = after.admitted.requests - before.admitted.requests
@@ -82,6 +86,7 @@ async def _turn(
         errors[len(errors) * 99 // 100],
         lagged,
         others / sent.seconds,
+        waited / sent.seconds,
     )
 
 

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// outcome of one request. Latency counts from the moment it was due, so that waiting for a connection is not hidden.
+// outcome of one request. Latency counts from the moment it was due, so that waiting for a connection is not hidden;
+// or, when asked for, from the moment it was sent.
 type outcome struct {
 	status  int // 0: no answer
 	latency time.Duration
@@ -39,6 +40,7 @@ type plan struct {
 	size, connections                     int
 	rate                                  float64
 	duration                              time.Duration
+	fromSent                              bool
 }
 
 func client(arguments []string) {
@@ -52,6 +54,7 @@ func client(arguments []string) {
 	flags.IntVar(&p.size, "size", 2048, "bytes of a body")
 	flags.IntVar(&p.connections, "connections", 64, "requests in flight at most")
 	flags.Float64Var(&p.rate, "rate", 0, "requests per second; 0: each connection as fast as it is answered")
+	flags.BoolVar(&p.fromSent, "from-sent", false, "latency from the moment of sending, not from when it was due")
 	flags.DurationVar(&p.duration, "for", time.Second, "how long to send")
 	must(flags.Parse(arguments))
 	result := p.run()
@@ -78,6 +81,9 @@ func (p plan) run() Result {
 					when = time.Since(started)
 				}
 				behind[n] = time.Since(started) - when
+				if p.fromSent {
+					when = time.Since(started)
+				}
 				status := at.ask(p.request(numbers.next()))
 				found[n] = append(found[n], outcome{status, time.Since(started) - when})
 			}

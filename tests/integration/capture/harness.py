@@ -22,7 +22,7 @@ from shadowrun_mirror.capture.stats import STATS_QUERY, capture_evidence, envoy_
 from shadowrun_mirror.config import CaptureRules, MissingKey, Pauses, Sampling, encode
 from shadowrun_mirror.directive import CaptureDirective
 from shadowrun_mirror.evidence import CaptureEvidence, Source
-from shadowrun_operator.manifests.capture import CapturePorts, ShadowBaggage, capture_bootstrap
+from shadowrun_operator.manifests.bootstrap import CapturePorts, ShadowBaggage, capture_bootstrap
 
 _wheel = find_spec("envoy")
 assert _wheel is not None

@@ -70,7 +70,8 @@ async def live_scene(folder: Path, candidate_port: int | None = None) -> AsyncIt
         Engine(answers(delay_s=0.01)) as baseline,
         Engine(answers(delay_s=0.01)) as candidate,
     ):
-        mirror = MirrorProcess(folder, capture.mirror_port, *free_ports(1), capture.log_port)
+        (control_port,) = free_ports(1)
+        mirror = MirrorProcess(folder, capture.mirror_port, control_port, capture.log_port)
         config = _configuration([baseline.port, candidate_port or candidate.port])
         await capture.follow(directive(max_body_bytes=LARGEST))
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from shadowrun_mirror.evidence import Amount
-from shadowrun_operator.manifests.capture import max_copies
+from shadowrun_operator.manifests.bootstrap import max_copies
 
 from tests.integration.capture.faults import (
     answers_sixty_megabytes,

@@ -23,6 +23,7 @@ STATS = {
     "cluster.copies.upstream_rq_active_overflow": 0,
     "cluster.copies.upstream_rq_pending_overflow": 0,
     "cluster.mirror.upstream_rq_pending_failure_eject": 0,
+    "cluster.mirror.upstream_rq_retry": 0,
     "cluster.mirror.upstream_cx_none_healthy": 0,
 }
 

@@ -1,6 +1,7 @@
 """Other proxies as the source of copies: the examples as they are given, with only their names and ports replaced."""
 
 import asyncio
+import json
 import os
 import random
 import shutil
@@ -12,6 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import xxhash
+from shadowrun_mirror.config import MODULO, Admission, CaptureRules, Sampling
+from shadowrun_mirror.evidence import Amount
 
 from tests.cluster import debian
 from tests.integration.capture.harness import (
@@ -27,8 +31,18 @@ from tests.integration.capture.harness import (
     read_body,
     until,
 )
+from tests.integration.capture.live_scene import total
+from tests.integration.mirror.engine import Engine, answers
+from tests.integration.mirror.process import MirrorProcess
+from tests.integration.mirror.rig import configuration
 
 pytestmark = pytest.mark.path
+
+
+def chat(text: str, *, stream: bool = False) -> bytes:
+    asked = {"model": "m", "stream": stream, "messages": [{"role": "user", "content": text}]}
+    return json.dumps(asked).encode()
+
 
 EXAMPLES = Path("examples/proxies")
 NGINX = debian.Package("nginx-light", "nginx")
@@ -209,6 +223,56 @@ async def test_a_request_without_an_id_gets_one_and_what_is_no_request_for_the_m
         assert ids == {proxy.primary.received[number].header("x-request-id") for number in (0, -1)}
         assert None not in ids
         client.close()
+
+
+@both
+async def test_the_mirror_selects_by_the_key_from_what_the_proxy_copied(example: str, tmp_path: Path) -> None:
+    async with (
+        running(example, tmp_path) as proxy,
+        Engine(answers()) as baseline,
+        Engine(answers()) as candidate,
+    ):
+        await proxy.mirror.stop()
+        boot = tmp_path / "mirror"
+        boot.mkdir()
+        sampling = Sampling(
+            unit="Conversation",
+            threshold=MODULO // 2,
+            seed=9,
+            key_headers=("x-conversation-id",),
+            on_missing_key="Skip",
+        )
+        rules = CaptureRules(paths=(PATH,), max_body_bytes=1 << 20, sampling=sampling)
+        admission = Admission(max_in_flight=2 * REQUESTS, timeout_s=5.0)
+        real = MirrorProcess(boot, proxy.mirror.port, *free_ports(2))
+        await real.start(
+            configuration([baseline.port, candidate.port], capture=rules, admission=admission, source="External")
+        )
+        try:
+            chosen = [
+                xxhash.xxh64_intdigest(b"c%d" % n, sampling.seed) % MODULO >= MODULO // 2 for n in range(REQUESTS)
+            ]
+            bodies = [chat("x" * (n * 40_000), stream=bool(n % 2)) for n in range(REQUESTS)]
+            client = Client(proxy.port)
+            for number, body in enumerate(bodies):
+                await client.request([("x-conversation-id", f"c{number}")], body)
+            await client.request([], chat("without a key"))
+            client.close()
+
+            async def all_arrived() -> bool:
+                counted = total(await real.settled())
+                return counted.received.requests == REQUESTS + 1
+
+            await until(all_arrived, 10.0)
+            counted = total(await real.settled())
+            assert 5 < sum(chosen) < REQUESTS - 5
+            sizes = [len(body) for body, is_in in zip(bodies, chosen, strict=True) if is_in]
+            assert counted.admitted == Amount(requests=len(sizes), bytes=sum(sizes))
+            assert counted.excluded["NotSelected"].requests == REQUESTS + 1 - len(sizes)
+            assert counted.dropped == {}
+            assert counted.arms["candidate"].completed == counted.admitted
+        finally:
+            await real.kill()
 
 
 async def down(peer: Peer) -> None:

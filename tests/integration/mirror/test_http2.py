@@ -195,7 +195,9 @@ class Peer(asyncio.Protocol):
                 self.headers = [(bytes(name), bytes(value)) for name, value in happened.headers]
             elif isinstance(happened, DataReceived):
                 self.body += happened.data
-                self.h2.acknowledge_received_data(happened.flow_controlled_length, 1)
+                if happened.flow_controlled_length:
+                    self.h2.increment_flow_control_window(happened.flow_controlled_length)
+                    self.h2.increment_flow_control_window(happened.flow_controlled_length, 1)
             elif isinstance(happened, StreamEnded):
                 self.flush()
                 self._answer(self)

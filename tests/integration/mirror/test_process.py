@@ -1,4 +1,4 @@
-"""The real process: boot files in, two ports up, SIGTERM drains it, and no secret in anything it wrote."""
+"""The real process: boot files in, ports up, SIGTERM drains it, no memory image, no secret in anything it wrote."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,9 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-from shadowrun_mirror.config import MirrorConfig, encode
+from shadowrun_mirror.breaker import FAILURES
+from shadowrun_mirror.capture.outcome_log import LOG_TAG
+from shadowrun_mirror.config import Arm, MirrorConfig, encode
 from shadowrun_mirror.evidence import Evidence
 
 from tests.funnel import assert_adds_up
@@ -35,6 +37,8 @@ SECRETS = {
         "conversation",
         "baggage",
         "arm",
+        "id",
+        "log",
     )
 }
 
@@ -42,8 +46,9 @@ SECRETS = {
 class Process:
     """`python -m shadowrun_mirror` on its own ports."""
 
-    def __init__(self, process: asyncio.subprocess.Process, data_port: int, control_port: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, data_port: int, control_port: int, log_port: int) -> None:
         self.process = process
+        self.log_port = log_port
         self.data_url = f"http://127.0.0.1:{data_port}/v1/chat/completions"
         self.control_url = f"http://127.0.0.1:{control_port}"
 
@@ -53,13 +58,14 @@ class Process:
         return (out + err).decode()
 
 
-def environment(boot: Path, data_port: int, control_port: int) -> dict[str, str]:
+def environment(boot: Path, data_port: int, control_port: int, log_port: int) -> dict[str, str]:
     return os.environ | {
         "PYTHONPATH": str(Path(__file__).parents[3] / "mirror"),
         "SHADOWRUN_BOOT": str(boot),
         "SHADOWRUN_HOST": "127.0.0.1",
         "SHADOWRUN_DATA_PORT": str(data_port),
         "SHADOWRUN_CONTROL_PORT": str(control_port),
+        "SHADOWRUN_LOG_PORT": str(log_port),
         "SHADOWRUN_LOG_LEVEL": "DEBUG",
         "POD_NAME": "mirror-0",
         "POD_UID": "pod-uid",
@@ -81,8 +87,8 @@ async def spawn(env: dict[str, str]) -> asyncio.subprocess.Process:
 async def running(boot: Path, config: MirrorConfig) -> AsyncIterator[Process]:
     (boot / "config.json").write_bytes(encode(config))
     (boot / "token").write_text(TOKEN + "\n")
-    data_port, control_port = closed_port(), closed_port()
-    process = Process(await spawn(environment(boot, data_port, control_port)), data_port, control_port)
+    ports = closed_port(), closed_port(), closed_port()
+    process = Process(await spawn(environment(boot, *ports)), *ports)
     try:
         async with asyncio.timeout(20), httpx.AsyncClient(trust_env=False) as http:
             while True:
@@ -152,7 +158,7 @@ async def test_boot_files_that_cannot_be_used_end_it_at_once(
 ) -> None:
     (tmp_path / "config.json").write_bytes(config)
     (tmp_path / "token").write_text(token)
-    process = await spawn(environment(tmp_path, closed_port(), closed_port()))
+    process = await spawn(environment(tmp_path, closed_port(), closed_port(), closed_port()))
     _, err = await asyncio.wait_for(process.communicate(), 20)
     assert process.returncode == 2
     assert named in json.loads(err)["error" if named == "DecodeError" else "field"]
@@ -167,6 +173,38 @@ async def _bad_header(_: Got, wire: Wire) -> None:
     await wire.send(b"HTTP/1.1 200 OK\r\n" + SECRETS["answer"].encode() + b"\r\n\r\n")
 
 
+async def _http2_nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1000)
+    secret = SECRETS["answer"].encode()
+    writer.write(b"\0\0\0\4\0\0\0\0\0" + len(secret).to_bytes(3, "big") + b"\1\4\0\0\0\1" + secret)
+    await writer.drain()
+    writer.close()
+
+
+async def _told_to_the_log(process: Process) -> None:
+    """Log lines that make sense, that do not, and that are none, each with a secret in it."""
+    record = {"id": SECRETS["id"], "status": 200, "flags": SECRETS["log"], "first_byte_us": 5, "run": "run-uid"}
+    wrong = record | {"status": SECRETS["log"]}
+    lines = msgspec.msgpack.encode([LOG_TAG, [[1, record], [1, wrong], [1, record | {"run": SECRETS["log"]}]]])
+    for data in (lines, SECRETS["log"].encode(), msgspec.msgpack.encode([SECRETS["log"], [[1, record]]])):
+        _, writer = await asyncio.open_connection("127.0.0.1", process.log_port)
+        writer.write(data)
+        await writer.drain()
+        writer.close()
+
+
+async def test_nothing_can_make_an_image_of_its_memory() -> None:
+    code = (
+        "import ctypes, resource; from shadowrun_mirror.__main__ import no_memory_images; no_memory_images();"
+        "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), *resource.getrlimit(resource.RLIMIT_CORE))"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, env=environment(Path(), 1, 1, 1), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert out.split() == [b"0", b"0", b"0"]
+
+
 async def test_no_secret_of_a_request_or_an_answer_is_in_anything_the_mirror_writes(tmp_path: Path) -> None:
     """Secrets in every place content can be; searched for in evidence, metrics, answers and logs at DEBUG."""
     (tmp_path / "arm-token").write_text(SECRETS["arm"])
@@ -175,7 +213,13 @@ async def test_no_secret_of_a_request_or_an_answer_is_in_anything_the_mirror_wri
         Engine(_echoes_secrets) as bad,
         Engine(_bad_header) as worse,
     ):
+        worst = await asyncio.start_server(_http2_nonsense, "127.0.0.1", 0)
         config = configuration([good.port, bad.port, worse.port])
+        more = (
+            Arm(name="http2", host="127.0.0.1", port=worst.sockets[0].getsockname()[1], http2=True),
+            Arm(name="away", host="127.0.0.1", port=closed_port()),
+        )
+        config = msgspec.structs.replace(config, arms=config.arms + more)
         arms = tuple(msgspec.structs.replace(arm, credential_file=str(tmp_path / "arm-token")) for arm in config.arms)
         sampling = msgspec.structs.replace(
             config.capture.sampling, key_headers=("x-conversation-id",), unit="Conversation", on_missing_key="Random"
@@ -207,6 +251,11 @@ async def test_no_secret_of_a_request_or_an_answer_is_in_anything_the_mirror_wri
                 process.data_url, content=bodies[0], headers=headers | marks(config, 9) | other_run
             )
             written.append(str(answer.headers) + answer.text)
+            await _told_to_the_log(process)
+            for number in range(FAILURES):  # until the arm that is away is left alone
+                named = headers | marks(config, 0) | {"x-request-id": f"{SECRETS['id']}{number or ''}"}
+                await http.post(process.data_url, content=bodies[0], headers=named)
+                await asyncio.sleep(0.01)
             evidence, text = await evidence_of(http, process)
             async with asyncio.timeout(10):
                 while sum(c.in_flight.requests for c in evidence.windows[1].classes.values()):
@@ -217,7 +266,17 @@ async def test_no_secret_of_a_request_or_an_answer_is_in_anything_the_mirror_wri
             await asyncio.sleep(0.3)
             await evidence_of(http, process)
             logs = await process.logs()
-    assert len(good.got) == 2
+            worst.close()
+    assert len(good.got) == 2 + FAILURES
+    counted = evidence.windows[1].classes["default"]
+    assert counted.primary.answered.requests == 1
+    assert {arm: set(counted.arms[arm].failed) for arm in ("candidate", "control", "http2", "away")} == {
+        "candidate": {"Malformed"},
+        "control": {"Malformed"},
+        "http2": {"Malformed"},
+        "away": {"Connect", "BreakerOpen"},
+    }
+    assert "breaker turned" in logs
     assert SECRETS["prompt"] in good.got[0].body.decode()  # the search would find it if it were there
     assert good.got[0].values("authorization") == [f"Bearer {SECRETS['arm']}"]
     assert set(evidence.windows[1].classes["default"].dropped) == {"Unparsable"}

@@ -77,7 +77,7 @@ def test_the_service_that_is_made_is_named_by_the_mode_s_own_block(capture: dict
 def test_the_guard_of_the_live_path_has_pauses_of_its_own_accord() -> None:
     guard = spec(livePathGuard={"maxLatencyIncrease": "10%"}).live_path_guard
     assert guard is not None
-    assert (guard.pause_share.millionths, guard.pause_slot.seconds) == (100_000, 10)
+    assert (guard.pause_share.millionths, guard.pause_slot.seconds) == (50_000, 10)
 
 
 def test_a_class_may_ask_for_a_form_of_the_answer_under_the_name_of_the_resource() -> None:

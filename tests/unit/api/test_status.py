@@ -121,4 +121,7 @@ def test_only_the_agreed_ends_are_judged() -> None:
         "DurationReached",
         "PairsReached",
         "TokensReached",
+        "GPUHoursReached",
+        "Decided",
+        "FailureProven",
     ]

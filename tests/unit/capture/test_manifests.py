@@ -10,17 +10,14 @@ import pytest
 import yaml
 from shadowrun_mirror.config import CaptureRules, Sampling
 from shadowrun_mirror.directive import CaptureDirective, decode_directive
+from shadowrun_operator.manifests.bootstrap import ShadowBaggage, capture_ports, envoy_memory_bytes, max_copies
 from shadowrun_operator.manifests.capture import (
     CaptureInputs,
     PrimaryService,
-    ShadowBaggage,
     capture_deployment,
     capture_pdb,
-    capture_ports,
     capture_secret,
     capture_service,
-    envoy_memory_bytes,
-    max_copies,
 )
 from shadowrun_operator.manifests.names import RunRef
 

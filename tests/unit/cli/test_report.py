@@ -28,8 +28,8 @@ def report() -> Report:
 
 
 def cells(text: str, first: str) -> list[str]:
-    """The cells of the row that begins with a word."""
-    (row,) = (line for line in text.splitlines() if line.startswith(first + " "))
+    """The cells of the first row that begins with a word."""
+    row = next(line for line in text.splitlines() if line.startswith(first + " "))
     return row.split()
 
 

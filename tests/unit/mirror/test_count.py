@@ -6,9 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shadowrun_mirror.config import Indicator
 from shadowrun_mirror.count import Counts, Pair
-from shadowrun_mirror.evidence import Amount, Evidence
+from shadowrun_mirror.evidence import Amount, Evidence, Lineage
+from shadowrun_mirror.histogram import Histogram
+from shadowrun_mirror.join import outcome_of
 from shadowrun_mirror.measure import ArmResult
-from shadowrun_mirror.reasons import DropReason, ExcludeReason, FailureReason
+from shadowrun_mirror.reasons import DropReason, ExcludeReason, FailureReason, FlagReason
+from shadowrun_mirror.shapes import Tokens
 
 from tests.funnel import assert_adds_up
 
@@ -137,3 +140,96 @@ def test_drops_and_exclusions_are_kept_apart_by_reason_with_their_bytes() -> Non
     assert default.dropped == {"Shed": Amount(requests=2, bytes=11)}
     assert default.excluded == {"NotSelected": Amount(requests=1, bytes=7)}
     assert default.received == Amount(requests=3, bytes=18)
+
+
+def ended(counted: Counts, admitted: Pair, *outcomes: ArmResult) -> None:
+    counted.admitted(admitted)
+    counted.ended(admitted, dict(zip(ARMS, outcomes, strict=True)), 150.0)
+
+
+def flags(counted: Counts) -> dict[str, int]:
+    return {name: amount.requests for name, amount in snapshot(counted).windows[1].classes["default"].flagged.items()}
+
+
+def test_a_pair_is_flagged_with_what_was_known_when_it_was_admitted_and_what_its_results_say() -> None:
+    counted = counts()
+    known = msgspec.structs.replace(pair(size=7), flags=(FlagReason.QUEUED, FlagReason.AFTER_GAP))
+    usage = Tokens(prompt=1, cached=0, output=3)
+    ended(
+        counted, known, result(written=100.0), msgspec.structs.replace(result(written=100.02), tokens=usage), result()
+    )
+    ended(counted, pair(), result(), result(), result())
+    assert flags(counted) == {"Queued": 1, "AfterGap": 1, "DispatchSkew": 1, "TokenSourcesDiffer": 1}
+    assert snapshot(counted).windows[1].classes["default"].flagged["Queued"].bytes == 7
+
+
+@pytest.mark.parametrize(("apart", "skewed"), [(0.0, {}), (0.009, {}), (0.011, {"DispatchSkew": 1})])
+def test_arms_written_to_far_apart_are_skewed(apart: float, skewed: dict[str, int]) -> None:
+    counted = counts()
+    ended(counted, pair(), result(written=100.0), result(written=100.0 + apart), result(written=None))
+    assert flags(counted) == skewed
+
+
+def test_a_failed_arm_has_no_token_source_to_differ() -> None:
+    counted = counts()
+    usage = msgspec.structs.replace(result(), tokens=Tokens(prompt=1, cached=0, output=3))
+    ended(counted, pair(), usage, result(FailureReason.STREAM_CUT), usage)
+    assert flags(counted) == {}
+
+
+def test_a_pair_during_which_the_process_was_too_busy_is_flagged() -> None:
+    asked: list[float] = []
+    counted = Counts("run-uid", "pod", "pod-uid", "epoch", Histogram(), lambda since: asked.append(since) is None)
+    ended(counted, pair(at=101.0), result(), result(), result())
+    assert flags(counted) == {"Lagged": 1}
+    assert asked == [101.0]
+
+
+def test_gap_and_time_per_token_are_counted_where_they_are_known() -> None:
+    counted = counts()
+    measured = msgspec.structs.replace(result(), gap=0.25, per_token=0.125)
+    ended(counted, pair(), measured, result(), measured)
+    arms = snapshot(counted).windows[1].classes["default"].arms
+    assert [arms[name].gap.total for name in ARMS] == [0.25, 0.0, 0.25]
+    assert [arms[name].per_token.count for name in ARMS] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("first", ["pair", "log"])
+def test_the_primarys_outcome_is_counted_in_the_class_of_its_pair_whichever_comes_first(first: str) -> None:
+    counted = counts()
+    admitted = msgspec.structs.replace(pair(name="long", size=9), request_mark=77)
+    outcome = outcome_of(200, "-", 0.5)
+    if first == "log":
+        assert not counted.primary_ended(77, outcome)
+        assert snapshot(counted).windows == {}
+    counted.admitted(admitted)
+    if first == "pair":
+        assert counted.primary_ended(77, outcome)
+    counted.primary_ended(78, outcome)
+    primary = snapshot(counted).windows[1].classes["long"].primary
+    assert primary.answered == Amount(requests=1, bytes=9)
+    assert primary.first_byte.total == 0.5
+    assert (primary.refused, primary.failed, primary.cut) == (Amount(), Amount(), Amount())
+
+
+def test_pairs_without_a_request_id_wait_for_no_outcome() -> None:
+    counted = counts()
+    counted.admitted(pair())
+    assert not counted.primary_ended(0, outcome_of(200, "-", None))
+
+
+def test_lineage_adds_up_in_its_window() -> None:
+    counted = counts()
+    counted.traced(1, Lineage(openings=1, conversations=1))
+    counted.traced(1, Lineage(continued=1))
+    counted.traced(2, Lineage(broken=1))
+    windows = snapshot(counted).windows
+    assert windows[1].lineage == Lineage(openings=1, conversations=1, continued=1)
+    assert windows[2].lineage == Lineage(broken=1)
+
+
+def test_the_lag_of_the_process_is_part_of_the_evidence() -> None:
+    lag = Histogram()
+    counted = Counts("run-uid", "pod", "pod-uid", "epoch", lag)
+    lag.add(0.25)
+    assert snapshot(counted).lag.total == 0.25

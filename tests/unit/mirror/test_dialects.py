@@ -178,7 +178,7 @@ ODD = {
 @pytest.mark.parametrize("path", pools)
 @given(st.data())
 def test_events_that_are_not_parsed_would_have_said_the_same(path: bytes, data: st.DataObject) -> None:
-    """Against a reader that parses every event. What follows a text is left out: only the last of a row is looked at."""
+    """Against a reader that parses every event. What follows a text is left out: only a row's last is looked at."""
     events = data.draw(st.lists(st.sampled_from([e for e in pools[path] if b'"error":"e"' not in e] + ODD[path])))
     note = dialect_of(path).answer.event
     assert note is not None

@@ -22,7 +22,7 @@ JSON = b'{"choices":[{"message":{"content":"a"}}],"usage":{"prompt_tokens":5,"co
 
 
 def raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    packer = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
     return packer.compress(data) + packer.flush()
 
 
@@ -106,6 +106,23 @@ def test_an_answer_of_exactly_the_limit_is_not_too_long() -> None:
 def test_what_does_not_decode_is_not_an_answer(coding: bytes, data: bytes, failure: FailureReason) -> None:
     assert read(coding, [data]).failure is failure
     assert read(coding, [data[n : n + 1] for n in range(len(data))]).failure is failure
+
+
+def test_an_end_that_the_compression_does_not_confirm_is_a_cut() -> None:
+    finish = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+    packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    cut = packer.compress(WORD + finish) + packer.flush(zlib.Z_SYNC_FLUSH)
+    assert read(b"gzip", [cut]).failure is FailureReason.STREAM_CUT
+    assert read(b"gzip", [cut + packer.flush()]).failure is None
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_nothing_stays_behind_in_the_decoder(packer: str) -> None:
+    """Whatever the size: decoded bytes come in pieces, and the last one may end anywhere."""
+    coding, pack = PACKERS[packer]
+    for size in (*range(65_530, 65_550), 65_800, 131_072, 131_073):
+        plain = b'{"choices":[{"text":"' + b"x" * (size - 25) + b'"}]}'
+        assert read(coding, [pack(plain)], stream=False).failure is None
 
 
 def test_a_stream_that_said_it_was_done_is_complete_even_if_its_compression_then_breaks() -> None:

@@ -64,8 +64,6 @@ NOT_YET = {
     "capture.mode": "HTTPRoute",
     "capture.paths": ["/v1/audio/speech"],
     "comparison": {"output": "Parity"},
-    "endConditions.gpuHours": 3,
-    "endConditions.decided": True,
     "endConditions.matchRate": "99%",
     "capture.proxy.port": 9000,
 }

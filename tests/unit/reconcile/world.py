@@ -25,6 +25,7 @@ from shadowrun_mirror.evidence import (
 from shadowrun_mirror.histogram import Histogram
 from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.attempts import LEDGER, earlier_attempts
 from shadowrun_operator.manifests.given_back import given_back_at, is_given_back
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile import times
@@ -139,6 +140,7 @@ class World:
     starting: bool = True  # whether pods become ready
     silent: set[str] = field(default_factory=set)  # names of pods that don't answer the operator
     others: tuple[OtherRun, ...] = ()
+    ledger: Manifest | None = None  # how many runs of a spec there have been
     made: int = 0  # objects made so far: each has a uid of its own
     events: list[str] = field(default_factory=list)
     longest_copying: float = 0.0  # the last instant at which a mirror was copying
@@ -227,6 +229,8 @@ class World:
             token=base64.b64decode(data["token"]).decode() if data else "",
             given_back_since=self.given_back_since,
             refusal=self.refusal,
+            attempts=earlier_attempts(self.ledger, ()),
+            ledger=self.ledger,
         )
 
     def restart_operator(self) -> None:
@@ -287,6 +291,8 @@ class World:
             case Create(manifest):
                 self._refuse_users(manifest["kind"], manifest["metadata"]["name"])
                 self.objects.setdefault(_key(manifest), self._served(manifest))
+            case Apply(manifest) if manifest["metadata"]["name"] == LEDGER:
+                self.ledger = manifest
             case Apply(manifest):
                 self._refuse_users(manifest["kind"], manifest["metadata"]["name"])
                 before = self.objects.get(_key(manifest), {})

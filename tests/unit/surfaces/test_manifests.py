@@ -27,7 +27,7 @@ def shadowruns() -> dict[str, Manifest]:
     found: dict[str, Manifest] = {}
     for path in sorted((ROOT / "examples").rglob("*.yaml")):
         for manifest in yaml.safe_load_all(path.read_text()):
-            if manifest["kind"] == "ShadowRun":
+            if manifest.get("kind") == "ShadowRun":
                 found[str(path.relative_to(ROOT))] = manifest
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for number, block in enumerate(re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)):

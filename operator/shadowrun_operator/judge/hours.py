@@ -1,0 +1,74 @@
+"""`Hours`: at which hours of the day and the week pairs were counted, from the blocks of time they were counted in.
+
+UTC. An hour is known to within half a block: blocks are seconds long in a run of minutes and up to some thousand
+seconds in a run of weeks. Busy hours are those with the most pairs; the share that is copied is the same at all hours
+(unless it was lowered, which the report says), so they were the customers' busy hours too. It decides nothing.
+"""
+
+from collections import Counter
+from datetime import UTC, datetime
+
+import msgspec
+from shadowrun_mirror.blocks import BlockSeries
+
+from shadowrun_operator.judge.merge import Merged
+from shadowrun_operator.judge.rules import Rules
+
+DAY_S = 86_400
+_PEAKS = 3
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+class Hours(msgspec.Struct, frozen=True, kw_only=True):
+    """Hours of the day (0 to 23) and days of the week (Mon to Sun) with pairs; the busiest hours, busiest first.
+
+    `of_the_week` counts different hours of the week, of 168. `note` says what was not seen.
+    """
+
+    of_the_day: tuple[int, ...] = ()
+    days: tuple[str, ...] = ()
+    of_the_week: int = 0
+    peaks: tuple[int, ...] = ()
+    note: str = ""
+
+
+def hours(rules: Rules, evidence: Merged) -> Hours:
+    """The hours in which pairs were counted."""
+    counts = hour_counts(rules, evidence)
+    by_hour: Counter[int] = Counter()
+    for (_, hour), pairs in counts.items():
+        by_hour[hour] += pairs
+    peaks = sorted(by_hour, key=lambda hour: (-by_hour[hour], hour))[:_PEAKS]
+    seen = tuple(sorted(by_hour))
+    return Hours(
+        of_the_day=seen,
+        days=tuple(name for day, name in enumerate(_DAYS) if any(d == day for d, _ in counts)),
+        of_the_week=len(counts),
+        peaks=tuple(peaks),
+        note=_note(rules, len(seen)) if seen else "",
+    )
+
+
+def hour_counts(rules: Rules, evidence: Merged) -> Counter[tuple[int, int]]:
+    """Pairs by (day of the week, hour): of the series with the most pairs there, for every criterion has its own."""
+    counts: Counter[tuple[int, int]] = Counter()
+    for series in evidence.counted.pairs.get(rules.candidate, {}).values():
+        counts |= _of_series(series, rules.block_s)
+    return counts
+
+
+def _of_series(series: BlockSeries, block_s: int) -> Counter[tuple[int, int]]:
+    counts: Counter[tuple[int, int]] = Counter()
+    length = block_s << series.level
+    for block, (pairs, _) in series.sums.items():
+        at = datetime.fromtimestamp((block + 0.5) * length, UTC)
+        counts[at.weekday(), at.hour] += pairs
+    return counts
+
+
+def _note(rules: Rules, seen: int) -> str:
+    if seen == 24:
+        return ""
+    asked = rules.min_duration_s
+    why = f" The spec asks for no whole day (minDuration {asked} s)." if asked < DAY_S else ""
+    return f"Of the 24 hours of a day {24 - seen} were not seen: the verdict says nothing about their load.{why}"

@@ -1,0 +1,77 @@
+"""The end by what the run has cost in accelerators.
+
+Counted are the accelerators that the pod templates of all arms ask for, times the arms' replicas, times the hours since
+copying began. That is a lower bound of what was held: the arms stand before copying begins and until they are removed,
+and accelerators given by other means than `resources.limits` (dynamic resource allocation) do not show there.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from shadowrun_operator.api.conditions import EndReason
+from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.reconcile.endings.floor import long_enough
+from shadowrun_operator.reconcile.observation import Observation
+from shadowrun_operator.reconcile.progress import Progress
+
+ACCELERATORS = (
+    "nvidia.com/gpu",
+    "nvidia.com/mig-",
+    "amd.com/gpu",
+    "gpu.intel.com/",
+    "habana.ai/gaudi",
+    "google.com/tpu",
+    "aws.amazon.com/neuron",
+    "huawei.com/Ascend",
+)
+"""How the resources begin that device plugins offer accelerators under; shared and partitioned ones count as one."""
+
+
+class GPUHoursReached:
+    """Enough spent."""
+
+    reason: ClassVar = EndReason.GPU_HOURS_REACHED
+
+    def met(self, seen: Observation, done: Progress) -> str | None:
+        """`endConditions.gpuHours` are used up and minDuration has passed."""
+        wanted = seen.run.spec.end_conditions.gpu_hours
+        used = gpu_hours(seen)
+        if wanted is None or used < wanted or not long_enough(seen, done):
+            return None
+        return f"At least {used:.1f} of {wanted} accelerator hours were used; {done.pairs} pairs were counted."
+
+
+def gpu_hours(seen: Observation) -> float:
+    """Accelerator hours of all arms since copying began; 0 before, and where no template asks for an accelerator."""
+    if seen.record is None or not seen.record.copying_since:
+        return 0.0
+    return accelerators(seen) * (seen.now - seen.record.copying_since) / 3600
+
+
+def gpu_hours_due(seen: Observation) -> float | None:
+    """UTC seconds at which `endConditions.gpuHours` are used up; None where they never are."""
+    wanted, count = seen.run.spec.end_conditions.gpu_hours, accelerators(seen)
+    if wanted is None or not count or seen.record is None or not seen.record.copying_since:
+        return None
+    return seen.record.copying_since + 3600 * wanted / count
+
+
+def accelerators(seen: Observation) -> int:
+    """Accelerators that all arms hold together, by their Deployments."""
+    found = (seen.object("Deployment", arm) for arm in seen.run.spec.arm_names)
+    return sum(item["spec"].get("replicas", 1) * _of_template(item["spec"]["template"]) for item in found if item)
+
+
+def _of_template(template: Manifest) -> int:
+    """Of one pod, as the scheduler counts: all that run side by side, or the largest that runs before them."""
+    spec = template.get("spec", {})
+    before = spec.get("initContainers", [])
+    beside = [c for c in before if c.get("restartPolicy") == "Always"]
+    together = sum(_of_container(c) for c in [*beside, *spec.get("containers", [])])
+    return max([together, *(_of_container(c) for c in before)])
+
+
+def _of_container(container: Mapping[str, Any]) -> int:
+    resources = container.get("resources") or {}
+    limits = resources.get("limits") or {}
+    return sum(int(amount) for key, amount in limits.items() if key.startswith(ACCELERATORS))

@@ -1,0 +1,52 @@
+"""What the operator knows of a run beside its evidence, for the judge. Pure; judges nothing."""
+
+from shadowrun_operator.judge.facts import ArmFacts, Facts, Hardware
+from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.arms import pod_spec_diff
+from shadowrun_operator.reconcile.hardware import hardware_found
+from shadowrun_operator.reconcile.observation import Observation
+from shadowrun_operator.reconcile.record import RunRecord
+
+
+def facts_of(seen: Observation, record: RunRecord, started: float | None) -> Facts:
+    """Everything as it stands; `started` is when the first counted pair was complete, in UTC seconds."""
+    finding = hardware_found(seen)
+    baseline, candidate = seen.object("Deployment", names.BASELINE), seen.object("Deployment", names.CANDIDATE)
+    differences = pod_spec_diff(baseline, candidate) if baseline and candidate else []
+    provenance = seen.run.status.provenance
+    return Facts(
+        run=seen.run.name,
+        run_uid=seen.run.uid,
+        end_reason=record.end_reason,
+        end_message=record.end_message,
+        indicators=record.indicators,
+        hardware=Hardware(matched=finding.matched, message=finding.message),
+        attempt=record.attempt or 1,
+        started=started,
+        ended=record.ended_at or None,
+        spec_hash=record.spec_hash,
+        seed_fingerprint=provenance.seed_fingerprint,
+        arms=tuple(_arm_facts(seen, arm) for arm in seen.run.spec.arm_names),
+        patch="\n".join(differences),
+        versions={
+            "operator": seen.settings.version,
+            "kubernetes": seen.settings.kubernetes,
+            "envoy": provenance.versions.envoy,
+            "mirror": seen.settings.mirror_image,
+            "capture": seen.settings.capture_image,
+        },
+        rates=record.pace.changes,
+        watch=record.watch,
+    )
+
+
+def _arm_facts(seen: Observation, arm: str) -> ArmFacts:
+    pods, spec = seen.pods_of(arm), seen.run.spec
+    nodes = sorted({pod.node for pod in pods if pod.node})
+    labels = {
+        key: ", ".join(sorted({seen.node_labels.get(node, {}).get(key, "(missing)") for node in nodes}))
+        for key in spec.hardware.match_label_keys
+    }
+    own = spec.arms.candidate.model if arm == names.CANDIDATE else ""
+    images = tuple(sorted({image for pod in pods for image in pod.images}))
+    return ArmFacts(name=arm, images=images, nodes=tuple(nodes), labels=labels, model=own or spec.arms.model)
