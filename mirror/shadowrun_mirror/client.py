@@ -98,6 +98,8 @@ class Connection(asyncio.Protocol):
         self.over = False
         self.whole = False
         self.written_at: float | None = None
+        self.feed: Callable[[bytes, float], bool] = reader.feed
+        """Takes bytes of the body; whether more is wanted. The reader's own: it is called for every read."""
         self._reader = reader
         self._objection = objection
         self._ended = ended
@@ -126,11 +128,8 @@ class Connection(asyncio.Protocol):
         objection = self._objection(status, headers)
         if objection is not None:
             self.fail(objection)
+        self.feed = self._reader.feed  # by the head the reader may have become another
         return objection is None
-
-    def feed(self, data: bytes, at: float) -> bool:
-        """Bytes of the body; whether more is wanted."""
-        return self._reader.feed(data, at)
 
     def wrote(self) -> None:
         """The whole request was given to the system (or to the connection's buffer) just now."""

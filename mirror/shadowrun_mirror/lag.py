@@ -19,12 +19,13 @@ from typing import Any
 
 from shadowrun_mirror.histogram import Histogram
 
-PROBE_S = 0.005
-"""A stall of twice this is always seen, whenever it begins; one wake-up costs about 5 microseconds."""
+PROBE_S = 0.01
+"""A stall of this and the limit together is always seen, a shorter one if it falls on a probe. A wake-up of an idle
+process costs 20 to 30 microseconds, so that twice as many would be felt."""
 BUSY_SHARE = 0.8
 BUSY_OVER_S = 0.5
 _SHARE_EVERY_S = 0.1
-_KEPT = 12_000  # probes: a minute
+_KEPT = 6_000  # probes: a minute
 
 
 class LoopLag:
@@ -44,6 +45,7 @@ class LoopLag:
         self._cpu = cpu
         self._last_late = -math.inf
         self._due = math.inf
+        self._timer: asyncio.TimerHandle | None = None
         self._recent: deque[float] = deque(maxlen=_KEPT)
         self._spent: deque[tuple[float, float]] = deque()  # clock and CPU seconds, one entry per _SHARE_EVERY_S
         self._collecting_since: float | None = None
@@ -51,13 +53,25 @@ class LoopLag:
 
     async def watch(self) -> None:
         """Probe until cancelled."""
+        loop = asyncio.get_running_loop()
+        broken: asyncio.Future[None] = loop.create_future()
+
+        def probe() -> None:
+            try:
+                now = self._clock()
+                self.probed(self._due, now)
+                self._due = now + PROBE_S
+                self._timer = loop.call_later(PROBE_S, probe)
+            except Exception as error:
+                broken.set_exception(error)
+
         gc.callbacks.append(self._collected)
+        self._due = self._clock() + PROBE_S
+        self._timer = loop.call_later(PROBE_S, probe)
         try:
-            while True:
-                self._due = self._clock() + PROBE_S
-                await asyncio.sleep(PROBE_S)
-                self.probed(self._due, self._clock())
+            await broken
         finally:
+            self._timer.cancel()
             gc.callbacks.remove(self._collected)
             self._due = math.inf
 

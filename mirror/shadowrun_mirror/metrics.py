@@ -48,6 +48,7 @@ REFUSALS = (
 _LATENCIES = ("ttft", "tpot", "e2e")
 _TOKENS = ("prompt", "cached", "output")
 _COMPLETED = "completed"
+_DOZEN = 16
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +144,7 @@ class Metrics:
         for reason in REFUSALS:
             self._refused.labels(reason)
         self._arms: dict[str, _ArmMetrics] = {}
+        self._ended: list[tuple[dict[str, _ArmMetrics], Mapping[str, ArmResult], Iterable[FlagReason]]] = []
         self.configured(config)
 
     def configured(self, config: MirrorConfig) -> None:
@@ -169,17 +171,30 @@ class Metrics:
         self._breaker.labels(arm).set(state != "closed")
 
     def ended(self, results: Mapping[str, ArmResult], flags: Iterable[FlagReason] = ()) -> None:
-        """A pair whose last arm has ended."""
+        """A pair whose last arm has ended. Counted by the dozen: one at a time, on cold caches, costs three times."""
+        self._ended.append((self._arms, results, flags))
+        if len(self._ended) >= _DOZEN:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        ended, self._ended = self._ended, []
+        for arms, results, flags in ended:
+            self._count_ended(arms, results, flags)
+
+    def _count_ended(
+        self, arms: "dict[str, _ArmMetrics]", results: Mapping[str, ArmResult], flags: Iterable[FlagReason]
+    ) -> None:
         for flag in flags:
             self._flagged.labels(flag.value).inc()
         failures = {result.failure for result in results.values()} - {None}
         end = "timeout" if FailureReason.TIMEOUT in failures else "error" if failures else "mirrored"
         self._requests.labels(end).inc()
         for arm, result in results.items():
-            self._arms[arm].ended(result)
+            arms[arm].ended(result)
 
     def render(self, vitals: Vitals) -> bytes:
         """The exposition text."""
+        self._catch_up()
         self._in_flight.set(vitals.in_flight)
         self._queued.set(vitals.queued)
         self._copying.set(vitals.copying)

@@ -30,8 +30,8 @@ def _attempt(found: Circumstances) -> str:
     if found.attempt <= 1:
         return ""
     return (
-        f"{found.attempt} runs of this spec have copied traffic in this namespace. Whoever repeats a run until it passes"
-        " will see a false Pass in time: each run has its own chance of one."
+        f"{found.attempt} runs of this spec have copied traffic in this namespace, this one included. Whoever repeats a"
+        " run until it passes will see a false Pass in time: each run has its own chance of one."
     )
 
 
@@ -40,12 +40,11 @@ def _hours(found: Circumstances) -> str:
     if not hours.of_the_day:
         return ""
     seen, peaks = ", ".join(str(h) for h in hours.of_the_day), ", ".join(str(h) for h in hours.peaks)
-    lines = (
+    told = (
         f"{len(hours.of_the_day)} of 24 hours of the day ({seen}) on {', '.join(hours.days)};"
-        f" {hours.of_the_week} of 168 hours of the week; busiest: {peaks}.",
-        hours.note,
+        f" {hours.of_the_week} of 168 hours of the week; busiest: {peaks}."
     )
-    return "\n".join(line for line in lines if line)
+    return f"{told}\n{hours.note}" if hours.note else told
 
 
 def _warm_up(found: Circumstances) -> str:

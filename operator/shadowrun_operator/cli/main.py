@@ -2,17 +2,19 @@
 
 shadowrun gate NAME     wait for the end; exit 0 Pass, 1 Fail, 2 Inconclusive, 3 anything else
 shadowrun report NAME   print the report of a run
+shadowrun plan -f FILE  say without a cluster whether a run can decide in its time; exit 0 it can, 2 it cannot, 3 error
 shadowrun version       print the version
 """
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from shadowrun_operator.api.quantities import Duration
+from shadowrun_operator.api.quantities import Duration, Percent
 from shadowrun_operator.cli.exits import OF_VERDICT, CommandError, Exit
 from shadowrun_operator.cli.gate import Waiting, ended
 from shadowrun_operator.cli.reading import Reader, cluster_reader
@@ -39,6 +41,8 @@ def main(arguments: Sequence[str] | None = None, connect: Connect = cluster_read
         if options.command == "version":
             print(version("shadowrun"))
             return Exit.PASS
+        if options.command == "plan":
+            return _plan(options)
         reader = connect(options.kubeconfig, options.context, options.namespace)
         return _gate(reader, options) if options.command == "gate" else _report(reader, options)
     except CommandError as error:
@@ -77,6 +81,24 @@ def _report(reader: Reader, options: argparse.Namespace) -> int:
     return Exit.PASS
 
 
+def _plan(options: argparse.Namespace) -> int:
+    # Imported here: the planner computes, and a machine that only reads a verdict need not have what that takes.
+    from shadowrun_operator.cli.plan import plan_of, plan_text, read_run, traffic_of
+
+    run = read_run(options.file)
+    traffic = traffic_of(
+        run.spec,
+        options.pairs_per_second,
+        options.class_share,
+        discordance=options.discordance,
+        effect=options.effect,
+        spread=options.spread,
+    )
+    plan = plan_of(run.spec, traffic)
+    print(plan_text(run.name, run.spec, traffic, plan))
+    return Exit.PASS if plan.decidable else Exit.INCONCLUSIVE
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="shadowrun", description="Verdicts and reports of shadow experiments.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -89,8 +111,59 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("-n", "--namespace", help="default: that of the context")
         command.add_argument("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")
         command.add_argument("--context", help="default: the current one")
+    _add_plan(commands.add_parser("plan", help="say whether a run can decide in its time; exit 0 yes, 2 no, 3 error"))
     commands.add_parser("version", help="print the version")
     return parser
+
+
+def _add_plan(plan: argparse.ArgumentParser) -> None:
+    plan.add_argument("-f", "--file", required=True, help="manifest of the ShadowRun")
+    plan.add_argument("--pairs-per-second", type=_positive, required=True, help="selected pairs a second of the run")
+    plan.add_argument(
+        "--class-share",
+        type=_class_share,
+        action="append",
+        default=[],
+        metavar="CLASS=SHARE",
+        help="share of a class among the pairs, such as long=5%%; repeatable (default: what is left, evenly)",
+    )
+    plan.add_argument(
+        "--discordance",
+        type=_percent,
+        help="share of pairs in which one arm is within its limit and the other is not (default: 4%% for shares,"
+        " p(1-p) for latencies)",
+    )
+    plan.add_argument(
+        "--effect",
+        type=_percent,
+        help="by how much a candidate that must be Better is so (default: twice the margin, at least 10%% for latencies"
+        " and 2%% for shares)",
+    )
+    plan.add_argument(
+        "--spread", type=_positive, default=0.8, help="standard deviation of the latencies' logarithms (default: 0.8)"
+    )
+
+
+def _class_share(text: str) -> tuple[str, Percent]:
+    name, _, share = text.partition("=")
+    return name, _percent(share)
+
+
+def _percent(text: str) -> Percent:
+    try:
+        return Percent(text)
+    except ValueError as wrong:
+        raise argparse.ArgumentTypeError(str(wrong)) from wrong
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError as wrong:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from wrong
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
 
 
 def _duration(text: str) -> Duration:

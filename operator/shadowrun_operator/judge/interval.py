@@ -1,40 +1,54 @@
-"""One look at a mean over blocks: the estimate, and one-sided bounds at any level. Statistics only, no verdict.
+"""The mean of z over pairs, and one-sided bounds of it that hold at every look. Statistics only, no verdict.
 
-The mean of z over all pairs is a ratio of two sums over J blocks of time, R = sum(s) / sum(n), so no block is dropped
-and none weighs more than its pairs. Pairs of one block share load and thus aren't independent; blocks are taken to be.
+The mean is a ratio of two sums over J blocks of time, R = sum(s) / sum(n), so no block is dropped and none weighs more
+than its pairs. Its error takes blocks as the unit: variance by linearisation, J / (J - 1) * sum((s_j - R n_j)^2) / N^2
+(Cochran, Sampling Techniques, 3rd ed., 6.3). The wider of two bounds holds, k being that of `sequence`:
 
-* t bound: variance by linearisation of the ratio, J / (J - 1) * sum((s_j - R n_j)^2) / N^2 (Cochran, Sampling
-  Techniques, 3rd ed., 6.3), Student's t with J - 1 degrees of freedom.
-* score bound: the t bound is too short where only some dozens of pairs differ (their distribution is skewed; by
-  simulation 7 % instead of 5 % with 20 pairs lost and none won) and of no width where none does. So the variance is
-  also taken as it would be if the bound were true: that of won and lost pairs at their likeliest shares given their
-  difference (Tango, Statistics in Medicine 17, 1998), times the factor, at least 1, by which blocks vary more than
-  independent pairs would. Without any pair that differs this is the rule of three.
+* by blocks: k standard errors, k being exchanged for the same tail of Student's t with J - 1 degrees of freedom.
+* by counts: means whose likelihood ratio against the pairs won and lost is k^2 or less (`likelihood`); or k^2 of the
+  first bound times the factor by which blocks vary more than independent pairs would, where that is more. It is the
+  wider one where few pairs differ, and keeps a width where none does.
 
-The wider of the two holds. Where many pairs differ they agree.
+Where many pairs differ, the two agree.
 
-Block length: the finest of the dyadic lengths that has `PAIRS_PER_BLOCK` pairs a block and at most `MOST_BLOCKS`
-blocks, provided `GOOD_BLOCKS` remain; else the coarsest that leaves `GOOD_BLOCKS`; else the finest there is. Below
-`MIN_BLOCKS` nothing is decided. The bounds hold for a single look at an end that doesn't depend on the results.
+Length of a block: the finest of the dyadic lengths with at least `PAIRS_PER_BLOCK` pairs a block, and `TIMES` times the
+autocorrelation time (`autocorrelation`), both on average over the blocks that have pairs; the time is the longer one of
+z's own and of those given as `beside` (the control's), each over the finest blocks kept, at most 512. It is estimated
+anew from all the evidence at every look, so that a judge needs no memory. Below `MIN_BLOCKS` nothing is decided.
+
+Short runs have no `MIN_BLOCKS` of such length. For them, the coarsest length that leaves `FEW_BLOCKS` (else
+`MIN_BLOCKS`) is taken; the error is multiplied by the root of the autocorrelation time of those blocks; and the bounds
+of the first kind take the variance `CAUTION` times, for load that moves more slowly than so short a run can show. So
+large effects are found in half a minute, and small ones only when there is enough to know the noise.
 """
 
 import math
+from collections.abc import Iterable
 
 import msgspec
-from scipy.special import stdtrit
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
 from shadowrun_mirror.blocks import BlockSeries
 
-MIN_BLOCKS = 8
-GOOD_BLOCKS = 15
-MOST_BLOCKS = 60
+from shadowrun_operator.judge.autocorrelation import autocorrelation_time
+from shadowrun_operator.judge.likelihood import highest_mean
+from shadowrun_operator.judge.sequence import multiplier, of_few
+
+MIN_BLOCKS = 15
+FEW_BLOCKS = 24
 PAIRS_PER_BLOCK = 20
-_STEPS = 40
+TIMES = 10.0
+CAUTION = 3.0
+_NOTICED = 1.0
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """The mean of z over pairs, in [-1, 1], with what its bounds need.
 
-    `won` and `lost` are pairs by sign, net within the finest blocks kept. `error` is the standard error.
+    `won` and `lost` are pairs by sign, net within the finest blocks kept. `error` is the standard error. `units` counts
+    blocks of the length required, however long those taken are. `full` is how many pairs it takes until blocks are as
+    long as they should be, and `caution` what the variance is multiplied by until then.
     """
 
     mean: float
@@ -44,6 +58,9 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     block_s: int
     won: int
     lost: int
+    units: float
+    full: int
+    caution: float = 1.0
 
     @property
     def decidable(self) -> bool:
@@ -51,75 +68,103 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         return self.blocks >= MIN_BLOCKS
 
     def lower(self, alpha: float) -> float:
-        """The true mean is below this with a probability of at most `alpha`. -1 where nothing can be said."""
-        return -_upper(-self.mean, self.error, self.pairs, self.blocks, self.lost, self.won, alpha)
+        """With probability 1 - `alpha` never above the true mean, at whichever looks. -1 where nothing can be said."""
+        return -self._mirrored.upper(alpha)
 
     def upper(self, alpha: float) -> float:
-        """The true mean is above this with a probability of at most `alpha`. 1 where nothing can be said."""
-        return _upper(self.mean, self.error, self.pairs, self.blocks, self.won, self.lost, alpha)
+        """With probability 1 - `alpha` never below the true mean, at whichever looks. 1 where nothing can be said."""
+        return self._upper(multiplier(self.units, alpha), self.caution) if self.blocks > 1 else 1.0
+
+    def once(self, alpha: float) -> tuple[float, float]:
+        """Both bounds, each at level `alpha`, for a single look and without caution: they are much narrower."""
+        if self.blocks < 2:
+            return -1.0, 1.0
+        z = -float(ndtri(alpha))
+        return -self._mirrored._upper(z, 1.0), self._upper(z, 1.0)
+
+    @property
+    def _mirrored(self) -> "Estimate":
+        return msgspec.structs.replace(self, mean=-self.mean, won=self.lost, lost=self.won)
+
+    def _upper(self, multiple: float, caution: float) -> float:
+        of_blocks = of_few(multiple, self.blocks)
+        variance = (self.won + self.lost) / self.pairs - self.mean * self.mean
+        inflation = self.error * self.error * self.pairs / variance if variance > 1e-12 else 0.0
+        reach = max(multiple * multiple, inflation * of_blocks * of_blocks)
+        by_counts = highest_mean(self.pairs, self.won, self.lost, reach)
+        return min(1.0, max(self.mean + of_blocks * math.sqrt(caution) * self.error, by_counts))
 
 
-def estimate(series: BlockSeries, block_s: int = 1) -> Estimate | None:
+class _Rung(msgspec.Struct, frozen=True):
+    """A series in blocks of one length, in the order of time; only blocks that have pairs."""
+
+    level: int
+    ids: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+    sums: NDArray[np.int64]
+
+    @property
+    def residuals(self) -> NDArray[np.float64]:
+        """What each block's sum has beyond its share of the mean."""
+        return self.sums - self.sums.sum() / self.pairs.sum() * self.pairs
+
+    def coarser(self) -> "_Rung":
+        ids = self.ids >> 1
+        starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))
+        pairs, sums = (np.add.reduceat(values, starts) for values in (self.pairs, self.sums))
+        return _Rung(self.level + 1, ids[starts], pairs, sums)
+
+
+def estimate(series: BlockSeries, block_s: int = 1, beside: Iterable[BlockSeries] = ()) -> Estimate | None:
     """The estimate from a series whose finest block lasts `block_s` seconds; None without any pair."""
-    pairs = series.pairs
-    if not pairs:
+    if not series.sums:
         return None
-    chosen = blocks_of(series)
-    mean = sum(s for _, s in chosen.sums.values()) / pairs
-    count = len(chosen.sums)
-    squares = math.fsum((s - mean * n) ** 2 for n, s in chosen.sums.values())
-    error = math.sqrt(squares * count / (count - 1)) / pairs if count > 1 else 0.0
+    finest = _rung(series)
+    correlated = max(_correlated_pairs(rung) for rung in (finest, *(_rung(other) for other in beside if other.sums)))
+    needed = max(float(PAIRS_PER_BLOCK), TIMES * correlated)
+    taken, settled = _taken(finest, needed)
+    pairs, blocks = int(finest.pairs.sum()), len(taken.ids)
+    residuals = taken.residuals
+    error = math.sqrt(float(residuals @ residuals) * blocks / (blocks - 1)) / pairs if blocks > 1 else 0.0
+    if not settled:
+        error *= math.sqrt(autocorrelation_time(residuals, _NOTICED))
     return Estimate(
-        mean=mean,
+        mean=int(finest.sums.sum()) / pairs,
         error=error,
         pairs=pairs,
-        blocks=count,
-        block_s=block_s << chosen.level,
-        won=sum(max(s, 0) for _, s in series.sums.values()),
-        lost=sum(max(-s, 0) for _, s in series.sums.values()),
+        blocks=blocks,
+        block_s=block_s << taken.level,
+        won=int(finest.sums.clip(0).sum()),
+        lost=int((-finest.sums).clip(0).sum()),
+        units=max(float(blocks), pairs / needed),
+        full=math.ceil(MIN_BLOCKS * needed),
+        caution=1.0 if settled else CAUTION,
     )
 
 
-def blocks_of(series: BlockSeries) -> BlockSeries:
-    """The series at the block length that the estimate uses; see the module's text."""
-    ladder = [series]
-    while len(ladder[-1].sums) > 1:
-        ladder.append(ladder[-1].at_level(ladder[-1].level + 1))
-    pairs = series.pairs
-    good = [rung for rung in ladder if len(rung.sums) >= GOOD_BLOCKS]
-    long = [rung for rung in good if len(rung.sums) <= MOST_BLOCKS and pairs >= PAIRS_PER_BLOCK * len(rung.sums)]
-    if long:
-        return long[0]
-    return good[-1] if good else ladder[0]
+def _rung(series: BlockSeries) -> _Rung:
+    ids = np.fromiter(series.sums.keys(), np.int64, len(series.sums))
+    values = np.array(list(series.sums.values()), np.int64)
+    order = ids.argsort()
+    return _Rung(series.level, ids[order], values[order, 0], values[order, 1])
 
 
-def _upper(mean: float, error: float, pairs: int, blocks: int, won: int, lost: int, alpha: float) -> float:
-    if blocks < 2:
-        return 1.0
-    t = float(stdtrit(blocks - 1, 1 - alpha))
-    return min(1.0, max(mean + t * error, _score_upper(mean, error, pairs, won, lost, t)))
+def _correlated_pairs(rung: _Rung) -> float:
+    """The autocorrelation time in pairs; 0 where there is none."""
+    time = autocorrelation_time(rung.residuals)
+    return time * float(rung.pairs.mean()) if time > 1 else 0.0
 
 
-def _score_upper(mean: float, error: float, pairs: int, won: int, lost: int, t: float) -> float:
-    """The largest mean that lies within `t` standard errors of the one seen, each error taken at that larger mean."""
-    variance = (won + lost) / pairs - mean * mean
-    inflation = max(1.0, error * error * pairs / variance) if variance > 1e-12 else 1.0
-    inside, outside = mean, 1.0
-    for _ in range(_STEPS):
-        tried = (inside + outside) / 2
-        if tried - mean <= t * math.sqrt(inflation * _variance(pairs, won, lost, tried) / pairs):
-            inside = tried
-        else:
-            outside = tried
-    return outside
-
-
-def _variance(pairs: int, won: int, lost: int, difference: float) -> float:
-    """Variance of z if the shares of pairs won and lost differ by `difference` and are else the likeliest ones.
-
-    The share lost, q, is the larger root of 2 n q^2 + ((2n - won + lost) d - won - lost) q - lost d (1 - d) = 0.
-    """
-    b = (2 * pairs - won + lost) * difference - won - lost
-    c = -lost * difference * (1 - difference)
-    q = (math.sqrt(max(0.0, b * b - 8 * pairs * c)) - b) / (4 * pairs)
-    return max(0.0, 2 * q + difference - difference * difference)
+def _taken(finest: _Rung, needed: float) -> tuple[_Rung, bool]:
+    """The blocks to be used, and whether they have the pairs that are needed; see the module's text."""
+    rungs, total = [finest], float(finest.pairs.sum())
+    while len(rungs[-1].ids) > MIN_BLOCKS and total < needed * len(rungs[-1].ids):
+        rungs.append(rungs[-1].coarser())
+    last = rungs[-1]
+    if len(last.ids) >= MIN_BLOCKS and total >= needed * len(last.ids):
+        return last, True
+    for least in (FEW_BLOCKS, MIN_BLOCKS):
+        enough = [rung for rung in rungs if len(rung.ids) >= least]
+        if enough:
+            return enough[-1], False
+    return finest, False

@@ -5,6 +5,7 @@ import dataclasses
 import msgspec
 
 from shadowrun_operator.api.status import Phase, Provenance
+from shadowrun_operator.judge.forecast import forecast, forecast_sentence
 from shadowrun_operator.judge.merge import calibration_mark
 from shadowrun_operator.judge.thresholds import indicators
 from shadowrun_operator.manifests import names
@@ -212,4 +213,6 @@ def _running_message(seen: Observation, done: Progress) -> str:
     if done.first_counted is None:
         return "Counting has begun; no pair is complete yet."
     end = done.first_counted + seen.run.spec.duration.seconds
-    return f"{done.pairs} pairs counted; ends at {times.written(end)} at the latest."
+    expected = forecast_sentence(forecast(done.results, seen.now - done.first_counted), end - seen.now)
+    again = f"Attempt {seen.record.attempt} of this spec. " if seen.record and seen.record.attempt > 1 else ""
+    return f"{again}{done.pairs} pairs counted; ends at {times.written(end)} at the latest. {expected}"

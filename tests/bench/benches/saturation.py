@@ -59,7 +59,8 @@ async def measure(effort: Effort) -> Table:
     ]
     conditions = (
         f"Two arms, bodies of 2 kB, {CHUNKS} chunks in writes of {TOGETHER}, first content after {FIRST_S * 1000:.0f} "
-        f"ms, {IN_FLIGHT} pairs in flight at most. The door answers 202 or 429, on {CONNECTIONS} connections at most, as one Envoy makes them."
+        f"ms, {IN_FLIGHT} pairs in flight at most. The door answers 202 or 429, timed from sending, on {CONNECTIONS} "
+        "connections, which is as many copies as one Envoy has on their way."
     )
     return Table(NAME, conditions, lines)
 

@@ -356,6 +356,15 @@ RULES = {
     "an end by pairs needs pairs": Rule(
         {"spec.endConditions.pairs": 1}, {"spec.endConditions.pairs": 0}, "greater than or equal to 1"
     ),
+    "an end by accelerator hours needs an hour": Rule(
+        {"spec.endConditions.gpuHours": 1}, {"spec.endConditions.gpuHours": 0}, "greater than or equal to 1"
+    ),
+    "an end by tokens needs tokens": Rule(
+        {"spec.endConditions.tokens": 1}, {"spec.endConditions.tokens": 0}, "greater than or equal to 1"
+    ),
+    "an end once all is decided is asked for or not": Rule(
+        {"spec.endConditions.decided": True}, {"spec.endConditions.decided": "yes"}, "must be of type boolean"
+    ),
     "a start deadline is above zero": Rule(
         {"spec.startDeadline": "1s"}, {"spec.startDeadline": "0s"}, "startDeadline must be above 0s"
     ),

@@ -7,7 +7,15 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shadowrun_mirror.capture.stats import StatsError, applied, capture_evidence, envoy_epoch, parse_stats, version_text
+from shadowrun_mirror.capture.stats import (
+    StatsError,
+    applied,
+    capture_evidence,
+    envoy_epoch,
+    envoy_version,
+    parse_stats,
+    version_text,
+)
 from shadowrun_mirror.evidence import Amount, CaptureWindow, Source
 
 pytestmark = pytest.mark.path
@@ -112,6 +120,12 @@ def test_what_envoy_follows_is_read_back_from_the_version_it_shows(version: int,
     text = version_text(version, window, standing)
     stats: dict[str, int | str] = {"http.customers.rds.shadowrun.version_text": text}
     assert applied(stats) == (version, standing in ("copying", "paused"))
+
+
+def test_the_version_of_envoy_is_what_it_says_of_itself() -> None:
+    said = b'{"node": {"id": "abc"}, "version": "0bf0ab/1.40.0/Clean/RELEASE/BoringSSL"}'
+    assert envoy_version(said) == "1.40.0"
+    assert [envoy_version(b'{"node": {"id": "a"}%s}' % more) for more in (b"", b', "version": "odd"')] == ["", ""]
 
 
 def test_the_epoch_is_the_service_node_and_must_be_there() -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from shadowrun_mirror.evidence import Amount, Lineage, LivePath, PrimaryEvidence
+from shadowrun_mirror.evidence import Amount, Lineage, LivePath, PrimaryEvidence, Usage, Wins
 from shadowrun_operator.api.status import ReportRef
 from shadowrun_operator.cli.main import main
 from shadowrun_operator.cli.report import shown_report
@@ -101,6 +101,38 @@ def test_how_the_pairs_were_measured_is_shown() -> None:
     assert cells(text, "paused slots")[2:4] == ["50", "0.00%"]
     assert cells(text, "selected: estimated")[2] == "3"
     assert cells(text, "not selected: copying paused")[4] == "50"
+
+
+def test_figures_come_with_intervals_and_the_challenger_beside_the_baseline() -> None:
+    recorder = recorded()
+    part = recorder.windows[1].classes["default"]
+    part.wins = {"candidate": Wins(pairs=600, won=450, lost=150)}
+    part.forward.add(0.001)
+    part.arms["candidate"].per_token.add(0.02)
+    for arm, first in (("baseline", 310), ("candidate", 290)):
+        part.arms[arm].sent_first = first
+        part.arms[arm].usage = Usage(
+            answers=600, body_bytes=10, prompt_tokens=1000, cached_tokens=250, output_tokens=6000
+        )
+    recorder.drop(1, "Shed", 40)
+    again = msgspec.structs.replace(facts(recorder), attempt=2)
+    made = judge(DEFAULT_RULES, recorder.merged(), again)
+    text = report_text("x", shown_report(msgspec.json.encode(made).decode()))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    found = made.arms[0].latencies[0]
+    assert found.p50 is not None
+    assert found.ranges[0].low is not None
+    assert found.ranges[0].high is not None
+    told = f"{1000 * found.p50:.3g} ms [{1000 * found.ranges[0].low:.3g} ms, {1000 * found.ranges[0].high:.3g} ms]"
+    assert any(line.startswith("all baseline TTFT 600 0 " + told) for line in lines)
+    assert any(line.startswith("all candidate TokensPerSecond 1 0 ") and "/s [0, ∞]" in line for line in lines)
+    assert any(line.startswith("all candidate 600 450 150 75.00% [") and line.endswith("1.000") for line in lines)
+    assert any(line.startswith("all Forward 1 ") for line in lines)
+    assert any(line.startswith("faster 40 of 640 6.25% ") for line in lines)
+    assert any(line.startswith("baseline 51.67% 25.00% ") for line in lines)
+    assert any(line.startswith("1 of 24 hours of the day (13) on Mon; 1 of 168") for line in lines)
+    assert "400 pairs, 400 of them for the baseline's limits." in lines
+    assert any(line.startswith("2 runs of this spec have copied traffic") for line in lines)
 
 
 def test_copies_of_the_users_own_proxy_are_said_to_be_so() -> None:

@@ -140,3 +140,9 @@ async def test_an_absent_server_is_unreachable_and_not_a_crash() -> None:
     with pytest.raises(ApiUnreachable):
         await cluster.get("Service", "n", "a")
     await cluster.close()
+
+
+async def test_the_version_is_the_one_the_server_says(server: Server, cluster: Cluster) -> None:
+    server.answers = [(200, {"major": "1", "gitVersion": "v1.35.1"}), (200, {})]
+    assert [await cluster.version(), await cluster.version()] == ["v1.35.1", ""]
+    assert (server.requests[0]["method"], server.requests[0]["path"]) == ("GET", "/version")

@@ -13,6 +13,7 @@ from shadowrun_operator.cluster.observe import Memory, observe
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.runs import PAUSE_S, Runs
 from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.attempts import attempts_ledger
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import Settings
 
@@ -478,3 +479,22 @@ def test_what_is_forgotten_counts_as_changed_again() -> None:
     assert not runs.changed("n", "x", ("u", 1))
     runs.forget("n", "x")
     assert runs.changed("n", "x", ("u", 1))
+
+
+async def test_earlier_runs_of_the_namespace_are_counted_by_the_hash_of_their_spec() -> None:
+    cluster, runs = _world()
+    other = {**_body(phase="Complete", attempt=1, provenance={"specHash": "abc"})}
+    other["metadata"] = {**other["metadata"], "name": "old", "uid": "u-old"}
+    cluster.put(other)
+    ledger = attempts_ledger("inference", None, "def", 4, 100.0)
+    cluster.put(ledger)
+    seen = await observe(
+        cluster,  # type: ignore[arg-type]
+        Replicas(httpx.AsyncClient()),
+        Settings(mirror_image="m:1", capture_image="c:1"),
+        cluster.objects[names.KIND, "inference", "x"],
+        Memory(),
+    )
+    assert seen.attempts == {"abc": 1, "def": 4}
+    assert seen.ledger is not None
+    await runs.close()

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 from shadowrun_mirror.blocks import BlockSeries
-from shadowrun_mirror.evidence import Amount, ArmEvidence, ClassEvidence, Evidence, Source, Usage, Window
+from shadowrun_mirror.evidence import Amount, ArmEvidence, ClassEvidence, Evidence, Source, Usage, Window, Wins
 from shadowrun_mirror.histogram import Histogram
 
 ARMS = ("baseline", "candidate")
@@ -78,6 +78,7 @@ def class_evidences(draw: st.DrawFn) -> ClassEvidence:
         arms={arm: draw(arm_evidences(admitted_ended)) for arm in ARMS},
         queue=draw(histograms()),
         forward=draw(histograms()),
+        wins={"candidate": draw(st.builds(Wins, pairs=st.just(9), won=st.integers(0, 4), lost=st.integers(0, 5)))},
     )
 
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shadowrun_mirror.config import Indicator
 from shadowrun_mirror.count import Counts, Pair
-from shadowrun_mirror.evidence import Amount, Evidence, Lineage
+from shadowrun_mirror.evidence import Amount, Evidence, Lineage, Wins
 from shadowrun_mirror.histogram import Histogram
 from shadowrun_mirror.join import outcome_of
-from shadowrun_mirror.measure import ArmResult
+from shadowrun_mirror.measure import ArmResult, sooner
 from shadowrun_mirror.reasons import DropReason, ExcludeReason, FailureReason, FlagReason
 from shadowrun_mirror.shapes import Tokens
 
@@ -118,6 +118,26 @@ def test_all_results_of_a_pair_appear_at_once_under_its_own_window_and_block() -
     default = window.classes["default"]
     assert {name: arm.sent_first for name, arm in default.arms.items()} == {"baseline": 0, "candidate": 1, "control": 0}
     assert default.forward.total == pytest.approx(0.3)
+
+
+def test_who_answered_first_is_counted_for_each_challenger_and_class() -> None:
+    counted = counts()
+    outcomes: list[dict[str, ArmResult]] = [
+        {"baseline": result(seconds=1.0), "candidate": result(seconds=0.5), "control": result(seconds=1.0)},
+        {"baseline": result(seconds=1.0), "candidate": result(FailureReason.TIMEOUT), "control": result(seconds=2.0)},
+        {"baseline": result(FailureReason.EMPTY), "candidate": result(FailureReason.EMPTY), "control": result()},
+    ]
+    for outcome in outcomes:
+        admitted = pair(name="long")
+        counted.admitted(admitted)
+        counted.ended(admitted, outcome, 150.0)
+    wins = snapshot(counted).windows[1].classes["long"].wins
+    assert wins == {"candidate": Wins(pairs=3, won=1, lost=1), "control": Wins(pairs=3, won=1, lost=1)}
+
+
+def test_where_one_arm_has_no_first_token_the_end_of_the_answer_decides_who_was_first() -> None:
+    streamed, buffered = result(seconds=1.0), msgspec.structs.replace(result(seconds=0.5), ttft=None)
+    assert (sooner(streamed, buffered), sooner(buffered, streamed)) == (1, -1)
 
 
 def test_an_indicator_of_a_class_counts_pairs_of_that_class_only() -> None:

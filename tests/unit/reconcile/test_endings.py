@@ -1,9 +1,14 @@
 """Every reason to end: when it is met, that it is recorded, and whether it is judged."""
 
+import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from shadowrun_mirror.evidence import Amount
 from shadowrun_operator.api.conditions import EndReason
+from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.endings.gpu_hours_reached import accelerators
 from shadowrun_operator.reconcile.judging import stored_report
 from shadowrun_operator.reconcile.plan import Apply
 
@@ -90,6 +95,133 @@ def test_pairs_end_the_run_only_after_the_shortest_duration() -> None:
     assert world.phase == "Running"
     world.until("Complete")
     assert world.body["status"]["endReason"] == "PairsReached"
+
+
+def _loses(world: World, criterion: str) -> None:
+    """From now on nearly every pair is lost for one criterion: what is in the evidence is turned round."""
+    for evidence in world.evidence.values():
+        for window in evidence.windows.values():
+            for of_arm in window.pairs.values():
+                if criterion in of_arm:
+                    sums = of_arm[criterion].sums
+                    of_arm[criterion].sums = {block: (n, -abs(n) + abs(n) // 20) for block, (n, _) in sums.items()}
+
+
+def _until_lost(world: World, criterion: str, *, turns: int = 30) -> None:
+    for _ in range(turns):
+        _loses(world, criterion)
+        world.turn()
+        if world.phase != "Running":
+            return
+
+
+def test_a_run_whose_criteria_are_decided_ends_after_the_shortest_duration_and_no_sooner() -> None:
+    world = World.with_spec(duration="10m", endConditions={"decided": True, "minDuration": "90s"})
+    world.until("Complete")
+    status = world.body["status"]
+    assert (status["endReason"], status["verdict"]) == ("Decided", "Pass")
+    assert world.record is not None
+    assert 90 <= world.record.ended_at - times.seconds(status["startTime"]) < 96
+
+
+def test_a_run_that_is_not_asked_to_goes_on_after_all_is_decided() -> None:
+    world = World.with_spec(duration="3m", endConditions={"minDuration": "1m"})
+    world.until("Complete")
+    assert world.body["status"]["endReason"] == "DurationReached"
+
+
+def test_an_open_criterion_keeps_a_run_from_ending_as_decided() -> None:
+    many = [
+        {"name": "ttft", "metric": "TTFT", "quantile": "p50", "require": "NotWorse", "margin": "10%"},
+        {"name": "rare", "metric": "Failures", "require": "NotWorse", "margin": "5%", "minPairs": 100000},
+    ]
+    world = World.with_spec(criteria=many, endConditions={"decided": True})
+    world.until("Complete")
+    assert world.body["status"]["endReason"] == "DurationReached"
+
+
+def test_a_refuted_criterion_ends_the_run_before_the_shortest_duration_and_is_named() -> None:
+    world = World.with_spec(duration="24h", endConditions={"decided": True, "minDuration": "24h"})
+    world.until("Running")
+    _until_lost(world, "ttft", turns=60)
+    assert world.phase == "Finishing"
+    assert '"ttft" is violated' in world.body["status"]["message"]
+    assert world.body["status"]["endReason"] == "FailureProven"
+
+
+@pytest.mark.parametrize("critical", [True, False])
+def test_without_being_asked_only_a_critical_criterion_ends_the_run_when_refuted(critical: bool) -> None:
+    errors = {"name": "errors", "metric": "Failures", "require": "NotWorse", "margin": "5%", "critical": critical}
+    world = World.with_spec(duration="24h", criteria=[errors], endConditions={"minDuration": "24h"})
+    world.until("Running")
+    _until_lost(world, "errors", turns=60)
+    assert (world.body["status"].get("endReason") == "FailureProven") is critical
+
+
+def test_a_refutation_does_not_end_a_run_that_would_be_inconclusive() -> None:
+    errors = {"name": "errors", "metric": "Failures", "require": "NotWorse", "margin": "5%", "critical": True}
+    world = World.with_spec(duration="24h", criteria=[errors], endConditions={"minDuration": "24h"})
+    world.until("Running")
+    for _ in range(60):
+        _loses(world, "errors")
+        for evidence in world.evidence.values():
+            evidence.windows[max(evidence.windows)].classes["default"].received += Amount(requests=1, bytes=1)
+        world.turn()
+    assert world.phase == "Running"
+
+
+def _with_gpus(world: World, count: int) -> None:
+    container = world.users["Deployment", "chat"]["spec"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"limits": {"nvidia.com/gpu": str(count), "cpu": "4", "memory": "1Gi"}}
+
+
+def test_accelerator_hours_of_all_arms_end_the_run() -> None:
+    """Two arms of 60 accelerators use up an hour in 30 seconds; the shortest duration comes later."""
+    world = World.with_spec(duration="10m", endConditions={"gpuHours": 4, "minDuration": "30s"})
+    _with_gpus(world, 60)
+    world.until("Complete")
+    status = world.body["status"]
+    assert status["endReason"] == "GPUHoursReached"
+    assert world.record is not None
+    assert 120 <= world.record.ended_at - world.record.copying_since < 126
+    assert "of 4 accelerator hours" in world.record.end_message
+
+
+def test_arms_without_accelerators_use_up_no_hours() -> None:
+    world = World.with_spec(endConditions={"gpuHours": 1, "minDuration": "30s"})
+    world.until("Complete")
+    assert world.body["status"]["endReason"] == "DurationReached"
+
+
+@pytest.mark.parametrize(
+    ("pod", "count"),
+    [
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": 2}}}, {"resources": {}}, {}]}, 2),
+        ({"containers": [{"resources": {"limits": {"amd.com/gpu": "1"}}}] * 2}, 2),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/mig-1g.10gb": "3", "cpu": "8"}}}]}, 3),
+        ({"containers": [{"resources": {"requests": {"nvidia.com/gpu": "1"}}}]}, 0),
+        (
+            {
+                "initContainers": [
+                    {"resources": {"limits": {"nvidia.com/gpu": 4}}},
+                    {"restartPolicy": "Always", "resources": {"limits": {"nvidia.com/gpu": 1}}},
+                ],
+                "containers": [{"resources": {"limits": {"nvidia.com/gpu": 1}}}],
+            },
+            4,
+        ),
+    ],
+)
+def test_the_accelerators_of_a_pod_are_those_it_holds_at_once(pod: dict[str, Any], count: int) -> None:
+    world = World.with_spec()
+    for arm in ("baseline", "candidate"):
+        found = {
+            "kind": "Deployment",
+            "metadata": {"name": f"x-{arm}"},
+            "spec": {"replicas": 3, "template": {"spec": pod}},
+        }
+        world.objects["Deployment", f"x-{arm}"] = found
+    assert accelerators(dataclasses.replace(world.observe(), objects=world.objects)) == 2 * 3 * count
 
 
 def test_tokens_end_the_run() -> None:

@@ -211,7 +211,11 @@ class World:
             now=self.now,
             run=self.run,
             settings=Settings(
-                mirror_image="mirror:1", capture_image="capture:1", namespace="shadowrun", version="0.1.0"
+                mirror_image="mirror:1",
+                capture_image="capture:1",
+                namespace="shadowrun",
+                version="0.1.0",
+                kubernetes="v1.35.1",
             ),
             fresh=FreshSecrets(token=f"token-{self.now}", seed=int(self.now)),
             primary=copy.deepcopy(self.users.get(("Service", "chat"))),
@@ -417,6 +421,7 @@ class World:
             copying=copying,
             active_requests=0,
             windows=windows,
+            envoy="1.40.0",
         )
 
 

@@ -1,0 +1,34 @@
+"""How many standard errors a bound must lie from an estimate to hold at every look, not at one. Formulas only.
+
+The one-sided normal mixture of asymptotic confidence sequences (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas,
+"Time-uniform central limit theory and asymptotic confidence sequences", Annals of Statistics 52, 2024, with Robbins'
+mixture behind it): if blocks j = 1, 2, ... have mean m and standard deviation s, then with probability 1 - alpha, for
+all J at once,
+
+    mean_J - m < k(J) * s / sqrt(J),    k(J) = sqrt(2 (J r + 1) / (J r) * ln(1 + sqrt(J r + 1) / (2 alpha)))
+
+where r > 0 is any constant chosen in advance. It sets where k is smallest; `SHARPEST_AT` blocks here, by the paper's
+r = (-2 ln 2a + ln(-2 ln 2a + 1)) / J. At alpha 5 % k is 3.04 at 15 blocks, 2.78 at 60, 3.1 at 1,000; one look would
+need 1.64. That is what looking at any time costs: about three times the pairs.
+"""
+
+import math
+from functools import lru_cache
+
+from scipy.special import ndtr, stdtrit
+
+SHARPEST_AT = 60
+
+
+@lru_cache(maxsize=4096)
+def multiplier(blocks: float, alpha: float) -> float:
+    """k, for so many blocks (more than 0; a fraction is a part of a block) and a one-sided level below 0.5."""
+    width = -2 * math.log(2 * alpha)
+    a = blocks * (width + math.log1p(width)) / SHARPEST_AT
+    return math.sqrt(2 * (a + 1) / a * math.log1p(math.sqrt(a + 1) / (2 * alpha)))
+
+
+@lru_cache(maxsize=4096)
+def of_few(multiple: float, blocks: int) -> float:
+    """The same tail of Student's t with `blocks` - 1 degrees of freedom: for an error estimated from so few blocks."""
+    return -float(stdtrit(blocks - 1, float(ndtr(-multiple))))

@@ -1,0 +1,106 @@
+"""A plan says what a simulated run then does: enough pairs decide, and what it says to change is enough."""
+
+import math
+import random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
+from shadowrun_operator.judge.plan import Length, RunPlan, Traffic, expected_gap, needed_pairs, planned, standard_errors
+from shadowrun_operator.judge.rules import Criterion, Require, Rules
+
+pytestmark = pytest.mark.verdict
+
+SLO = Criterion(name="slo", metric="WithinSLO", require="NotWorse", margin=0.01)
+P95 = Criterion(name="p95", metric="TTFT", quantile=0.95, require="NotWorse", margin=0.1, traffic_class="long")
+BETTER = Criterion(name="better", metric="TTFT", quantile=0.5, require="Better")
+DAY = Length(duration_s=86_400, least_s=3600, start_s=1800, warm_up_s=120)
+NAMES = ("long", "default")
+
+
+def plan(*criteria: Criterion, rate: float, length: Length = DAY, **more: object) -> RunPlan:
+    rules = Rules(criteria=criteria)
+    return planned(rules, Traffic(pairs_per_second=rate, **more), length, NAMES)  # type: ignore[arg-type]
+
+
+def test_enough_pairs_decide_and_too_few_do_not() -> None:
+    assert plan(SLO, rate=2).decidable
+    short = plan(SLO, rate=2, length=msgspec.structs.replace(DAY, duration_s=600))
+    assert not short.decidable
+    assert short.criteria[0].coming == 1200
+
+
+@pytest.mark.parametrize("criterion", [SLO, P95, BETTER], ids=lambda c: str(c.name))
+def test_what_a_plan_says_to_change_is_enough(criterion: Criterion) -> None:
+    length = msgspec.structs.replace(DAY, duration_s=600, start_s=86_400)
+    (found,) = plan(criterion, rate=0.5, length=length).criteria
+    assert not found.decidable
+    assert found.rate is not None
+    assert found.seconds is not None
+    assert plan(criterion, rate=1.01 * found.rate, length=length).decidable
+    longer = msgspec.structs.replace(length, duration_s=found.seconds + 60)
+    assert plan(criterion, rate=0.5, length=longer).decidable
+
+
+def test_a_wider_margin_is_offered_and_the_median_where_it_would_do() -> None:
+    (found,) = plan(P95, rate=0.05).criteria
+    assert found.margin is not None
+    assert found.median
+    assert plan(msgspec.structs.replace(P95, margin=found.margin + 1e-6), rate=0.05).criteria[0].decidable
+    assert plan(msgspec.structs.replace(P95, quantile=0.5), rate=0.05).criteria[0].decidable
+
+
+def test_a_gain_that_is_not_expected_cannot_be_proven() -> None:
+    demanding = msgspec.structs.replace(BETTER, margin=0.2)
+    (found,) = plan(demanding, rate=100, effect=0.1).criteria
+    assert (found.needed, found.rate, found.margin) == (None, None, None)
+    assert plan(demanding, rate=100).criteria[0].needed is not None
+
+
+def test_the_warm_up_of_the_rarest_class_must_come_before_the_start_deadline() -> None:
+    rare = plan(SLO, P95, rate=1, class_shares={"long": 0.01})
+    assert rare.ready_s == 120 + 200 / 0.01
+    assert not rare.starts
+    assert not rare.decidable
+    assert plan(SLO, P95, rate=1, class_shares={"long": 0.0}).ready_s is None
+
+
+def test_a_run_that_ends_by_its_pairs_has_no_more_than_those() -> None:
+    few = plan(SLO, rate=2, length=msgspec.structs.replace(DAY, pairs=8000))
+    assert few.criteria[0].coming == 8000
+    at_least = plan(SLO, rate=2, length=msgspec.structs.replace(DAY, pairs=10))
+    assert at_least.criteria[0].coming == 7200
+
+
+def test_informational_criteria_do_not_decide_whether_a_run_can() -> None:
+    hopeless = msgspec.structs.replace(P95, name="x", quantile=0.99, margin=0.001, informational=True)
+    assert plan(SLO, hopeless, rate=2).decidable
+    assert not plan(hopeless, rate=2).decidable
+
+
+@given(st.floats(0.001, 0.2), st.floats(0.001, 0.2), st.sampled_from(["Better", "NotWorse"]))
+def test_a_wider_margin_never_needs_more_pairs_for_not_worse_nor_fewer_for_better(
+    a: float, b: float, require: Require
+) -> None:
+    narrow, wide = sorted((a, b))
+    traffic = Traffic(pairs_per_second=1, effect=0.3)
+    base = Criterion(name="x", metric="TTFT", quantile=0.5, require=require)
+    needed = [needed_pairs(msgspec.structs.replace(base, margin=m), traffic, 0.05) or 0 for m in (narrow, wide)]
+    assert needed[0] >= needed[1] if require == "NotWorse" else needed[0] <= needed[1]
+
+
+def test_the_gap_of_a_latency_is_that_of_lognormal_answers() -> None:
+    draw = random.Random(3)
+    p, sigma, ratio = 0.9, 0.8, 1.1
+    limit = math.exp(sigma * float(ndtri(p)))
+    within = sum(math.exp(draw.gauss(0, sigma)) <= ratio * limit for _ in range(40_000)) / 40_000
+    criterion = Criterion(name="x", metric="TTFT", quantile=p, require="NotWorse", margin=0.1)
+    assert expected_gap(criterion, Traffic(pairs_per_second=1, spread=sigma)) == pytest.approx(within - p, abs=0.005)
+
+
+def test_the_bound_is_wider_than_that_of_a_single_look() -> None:
+    for blocks in (15, 60, 500):
+        assert standard_errors(blocks, 0.05) > float(-ndtri(0.05))
+    assert float(ndtr(-standard_errors(60, 0.05))) < 0.05
