@@ -13,7 +13,7 @@ ARGS     ?=
 
 export CLUSTER MODEL
 
-.PHONY: help setup demo test bench lint format crd lock cluster-up cluster-down cluster-status clean
+.PHONY: help setup demo test bench bench-verdict lint format crd lock cluster-up cluster-down cluster-status clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ endif
 
 bench: setup ## costs as ratios, into docs/benchmarks.md (ARGS='pipeline rewrite' for some)
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+bench-verdict: setup ## how often the verdict errs and how many pairs it takes, into docs/benchmarks-verdict.md
+	@$(BIN)/python -m tests.bench.verdict $(ARGS)
 
 lint: setup ## format, lint, types, layers
 	@echo "[lint] ruff format, ruff, mypy --strict, import-linter"

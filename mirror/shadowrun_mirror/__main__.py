@@ -28,6 +28,10 @@ DATA_PORT = 8080
 CONTROL_PORT = 9090
 
 _COLLECT_AFTER = (10_000, 10, 10)
+"""Thresholds of the garbage collector. A full collection over the 50,000 objects that are there after the start takes
+10 to 12 ms, twice the lag at which pairs are flagged; frozen, less than 0.1 ms. What a pair makes goes without the
+collector: with the usual threshold it ran 14 times in 3,000 pairs, 0.15 ms at most, and found next to nothing.
+"""
 
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 

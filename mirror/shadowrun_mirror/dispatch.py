@@ -90,7 +90,11 @@ class Dispatcher:
         reading = Reading(dialect.reader(stream), stream, request.max_answer_bytes)
         ended = partial(self._ended, arm, reading, stream, slo, pair)
         client = self._http2 if request.http2 else self._client
-        pair.running[arm] = breaker, client.start(request, reading, reading.objection, ended)
+        try:
+            pair.running[arm] = breaker, client.start(request, reading, reading.objection, ended)
+        except Exception as error:
+            breaker.unused(self._clock())
+            pair.end(arm, _broken(arm, error, stream))
 
     def _ended(
         self, arm: str, reading: Reading, stream: bool, slo: SLO, pair: "_Pair", exchange: Exchange | Exception
@@ -101,9 +105,7 @@ class Dispatcher:
                 raise exchange
             result = arm_result(exchange, reading.answer(exchange.whole), stream, slo)
         except Exception as error:
-            # A fault of our own. The pair must still end, and an arm without a result has failed; the log says whose.
-            _log.error("exchange broke", extra={"fields": {"arm": arm, "error": type(error).__name__}})
-            result = failed_result(FailureReason.MALFORMED, stream, written_at=None)
+            result = _broken(arm, error, stream)
         before = breaker.state
         breaker.ended(result.failure, self._clock())
         self._note(arm, before, breaker.state)
@@ -144,6 +146,12 @@ def _customer_headers(sampling: Sampling) -> tuple[bytes, ...]:
 def _customer_field(sampling: Sampling) -> str:
     """The field of the body that says which customer asks; "" without one."""
     return sampling.key_field if sampling.unit == "Key" else ""
+
+
+def _broken(arm: str, error: Exception, stream: bool) -> ArmResult:
+    """A fault of our own. The pair must still end, and an arm without a result has failed; the log says whose."""
+    _log.error("exchange broke", extra={"fields": {"arm": arm, "error": type(error).__name__}})
+    return failed_result(FailureReason.MALFORMED, stream, written_at=None)
 
 
 class _Pair:

@@ -37,6 +37,7 @@ REFUSALS = (
     "other_run",
     "window",
     "loop",
+    "not_observing",
     "bad_request",
     "incomplete",
     "memory",

@@ -83,7 +83,15 @@ class Pipeline:
         self._pairs: set[asyncio.Task[None]] = set()
 
     def take(self, copy: Copy) -> None:
-        """Decide about a copy, count it, and start its pair if it is admitted. Must be called on the event loop."""
+        """Decide about a copy, count it, and start its pair if it is admitted. Must be called on the event loop.
+
+        A proxy of the user's own goes on copying before and after the run, and while it is suspended. Nothing is
+        observed then, as capture of ours would pass those requests uncounted.
+        """
+        config = self.live.config
+        if config.source == "External" and not config.copying:
+            self.metrics.refused("not_observing")
+            return
         candidate = self._candidate(copy)
         wall, mono = self.clocks.wall(), self.clocks.mono()
         decision = self._gate.decide(candidate, wall, mono)

@@ -51,6 +51,7 @@ class Table:
     name: str
     conditions: str
     lines: list[Line] = field(default_factory=list)
+    rounds: int = 0  # 0: as many as the values of most lines
 
     def markdown(self, machine: str) -> str:
         rows = [
@@ -58,19 +59,23 @@ class Table:
             "|---|---|---|---|---|---|",
             *(f"| {' | '.join(line.cells())} |" for line in self.lines),
         ]
-        rounds = max(len(line.values) for line in self.lines)
+        rounds = self.rounds or statistics.mode(len(line.values) for line in self.lines)
         return "\n".join([*rows, "", f"{self.conditions} Rounds: {rounds}. Machine: {machine}."])
 
 
 def write(document: Path, table: Table, machine: str) -> None:
     """Put the table between its markers in the document. Raises `ValueError` when the markers are not there."""
+    replaced(document, table.name, table.markdown(machine))
+
+
+def replaced(document: Path, name: str, new: str) -> None:
+    """Put text between the markers of that name. Raises `ValueError` when they are not there."""
     text = document.read_text(encoding="utf-8")
-    begin, end = f"<!-- bench {table.name} -->", f"<!-- end of {table.name} -->"
+    begin, end = f"<!-- bench {name} -->", f"<!-- end of {name} -->"
     found = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     if not found.search(text):
-        raise ValueError(f"{document} has no place for {table.name}")
-    new = f"{begin}\n{table.markdown(machine)}\n{end}"
-    document.write_text(found.sub(lambda _: new, text), encoding="utf-8")
+        raise ValueError(f"{document} has no place for {name}")
+    document.write_text(found.sub(lambda _: f"{begin}\n{new}\n{end}", text), encoding="utf-8")
 
 
 def ratios(values: list[float], references: list[float]) -> tuple[float, ...]:

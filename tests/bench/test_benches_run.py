@@ -30,7 +30,7 @@ def test_a_table_takes_its_place_in_the_document_and_leaves_the_rest(tmp_path: P
     document = tmp_path / "benchmarks.md"
     document.write_text("before\n<!-- bench one -->\nold\n<!-- end of one -->\nafter\n")
     lines = [Line("a cost", (1.5, 1.0, 2.0), reference="another", at_most=1.2), Line("a time", (0.0123,), "ms")]
-    write(document, Table("one", "Some conditions.", lines), "2 cores")
+    write(document, Table("one", "Some conditions.", lines, rounds=3), "2 cores")
     text = document.read_text()
     assert "| a cost | another | 1.50 × | 1.00 – 2.00 | ≤ 1.20 × | **no** |" in text
     assert "| a time | – | 0.0123 ms | – | – | – |" in text

@@ -25,11 +25,11 @@ def _manifests() -> dict[str, Manifest]:
 
 
 def _different(what: str, made: dict[str, Manifest], usual: dict[str, Manifest]) -> dict[str, Manifest]:
-    """Those that are not the usual ones; the hash of the spec, which every patch carries, is no difference."""
+    """Those that are not the usual ones; the hash of the spec, in patches and among attempts, is no difference."""
     return {
         f"{what}-{name}": manifest
         for name, manifest in made.items()
-        if manifest != usual.get(name) and not name.startswith("patch-")
+        if manifest != usual.get(name) and not name.startswith(("patch-", "configmap-"))
     }
 
 

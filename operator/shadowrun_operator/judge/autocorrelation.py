@@ -5,20 +5,14 @@ ends before the first pair of neighbouring lags whose sum isn't positive (the in
 "Practical Markov chain Monte Carlo", Statistical Science 7, 1992), for later lags add noise and nothing else.
 """
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
 _FEWEST = 8
 
 
-def autocorrelation_time(values: NDArray[np.float64], least: float = 0.0) -> float:
-    """tau in steps of the series, 1 or more; 1 for fewer than 8 values and for values that are all equal.
-
-    Where the first two autocorrelations together stay below `least` standard errors (their sum has sqrt(2 / n) if there
-    is none), none is taken to exist.
-    """
+def autocorrelation_time(values: NDArray[np.float64]) -> float:
+    """tau in steps of the series, 1 or more; 1 for fewer than 8 values and for values that are all equal."""
     n = len(values)
     if n < _FEWEST:
         return 1.0
@@ -29,7 +23,5 @@ def autocorrelation_time(values: NDArray[np.float64], least: float = 0.0) -> flo
     covariance = np.fft.irfft(spectrum * spectrum.conj())[: n // 2]
     lags = covariance[1:] / covariance[0]
     pairs = lags[: len(lags) // 2 * 2].reshape(-1, 2).sum(axis=1)
-    if pairs[0] <= least * math.sqrt(2 / n):
-        return 1.0
     ends = np.flatnonzero(pairs <= 0)
     return max(1.0, 1 + 2 * float(pairs[: ends[0] if len(ends) else len(pairs)].sum()))

@@ -8,7 +8,13 @@ z is counted so that more is better for the candidate. With `limit` for the mean
                run's too, because Pass needs every criterion (intersection-union)
     Fail       the upper bound is below the limit, at `fail_alpha` shared among the gating criteria by Holm's method
 
-Ties may shift a latency's limit (`thresholds.tie_shift`). A refuted Better means: proven not better. Informational
+Both bounds hold at every look (`interval`), so an outcome may end the run as soon as it is there.
+
+Ties may shift a latency's limit (`thresholds.tie_shift`). Where the baseline has changed since its warm-up, the frozen
+limit is another quantile than was asked for, and what is proven is proven of that one. If it is more than 2 points off
+beyond chance, the outcome counts only if histograms show the same at every quantile from there to the one asked for,
+by at least as much as the bound is away from the mean (more where more answers lie around the limit); else the
+criterion is open, ThresholdDrifted. A refuted Better means: proven not better. Informational
 criteria are judged alone (no Holm) and take no part in the verdict. A critical criterion is judged like any other; when
 several are refuted it is named first.
 """
@@ -25,7 +31,7 @@ from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.interval import MIN_BLOCKS, Estimate, estimate
 from shadowrun_operator.judge.merge import Merged, together
 from shadowrun_operator.judge.rules import LATENCIES, Criterion, Require, Rules
-from shadowrun_operator.judge.thresholds import Position, histogram_of, position, tie_shift
+from shadowrun_operator.judge.thresholds import Level, Position, histogram_of, levels, position, tie_shift
 
 Outcome = Literal["Pass", "Fail", "Inconclusive"]
 Gap = Literal["", "NoThreshold", "TooFewPairs", "ThresholdDrifted", "Undecided"]
@@ -38,7 +44,9 @@ class CriterionResult(msgspec.Struct, frozen=True, kw_only=True):
     `candidate` and `baseline` are the metric itself: seconds at the quantile (None where failures reach it or nothing
     was counted) or a share. `difference` is the mean of z, and `lower`, `upper` its one-sided bounds at `pass_alpha`
     and `fail_alpha` (Holm's level for this criterion). `needed` estimates the further pairs until it is decided; 0 when
-    it is decided or cannot be told. `gap` says why it is open.
+    it is decided or cannot be told. `gap` says why it is open. `position` says which quantile the frozen limit became;
+    if that has drifted, `between` has the least and the most difference at the quantiles from there to the one asked
+    for, by histograms, with 0 as their limit.
     """
 
     name: str
@@ -67,6 +75,7 @@ class CriterionResult(msgspec.Struct, frozen=True, kw_only=True):
     baseline_limit_s: float | None = None
     challenger_limit_s: float | None = None
     position: Position | None = None
+    between: tuple[float, float] | None = None
 
 
 class _Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,18 +88,36 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
     baseline_limit_s: float | None
     challenger_limit_s: float | None
     position: Position | None
+    drifted: bool
+    levels: tuple[Level, ...]  # from the quantile asked for to that of the limit, where it has drifted
     baseline: float | None
     candidate: float | None
 
-    def passes(self, alpha: float) -> bool:
+    def proven(self, alpha: float) -> bool:
+        """Whether the lower bound is above the limit, at whichever quantile that now is."""
         if self.gap or self.found is None or self.found.mean <= self.limit:
             return False
         return self.found.lower(alpha) > self.limit
 
-    def fails(self, alpha: float) -> bool:
+    def refuted(self, alpha: float) -> bool:
         if self.gap or self.found is None or self.found.mean >= self.limit:
             return False
         return self.found.upper(alpha) < self.limit
+
+    def passes(self, alpha: float) -> bool:
+        return self.proven(alpha) and self._is_upheld([level.least for level in self.levels], alpha, 1)
+
+    def fails(self, alpha: float) -> bool:
+        return self.refuted(alpha) and self._is_upheld([-level.most for level in self.levels], alpha, -1)
+
+    def _is_upheld(self, gains: list[float], alpha: float, side: int) -> bool:
+        """Whether the quantile asked for, and those from there to the limit's, say the same beyond chance."""
+        if not self.drifted or self.found is None or self.position is None:
+            return not self.drifted
+        reach = self.found.mean - self.found.lower(alpha) if side > 0 else self.found.upper(alpha) - self.found.mean
+        here = _spread((self.position.low + self.position.high) / 2)
+        needed = [reach * max(1.0, _spread(level.share) / here) for level in self.levels]
+        return bool(gains) and all(gain > least for gain, least in zip(gains, needed, strict=True))
 
 
 def judged(rules: Rules, evidence: Merged, facts: Facts) -> tuple[CriterionResult, ...]:
@@ -112,6 +139,13 @@ def series_of(evidence: Merged, arm: str, criterion: str) -> BlockSeries:
     return evidence.counted.pairs.get(arm, {}).get(criterion, BlockSeries())
 
 
+def estimate_of(rules: Rules, evidence: Merged, arm: str, criterion: str) -> Estimate | None:
+    """The estimate for one challenger, in blocks that are long enough for the control's z too; None without pairs."""
+    control = rules.control
+    beside = () if control in (None, arm) else (series_of(evidence, control or "", criterion),)
+    return estimate(series_of(evidence, arm, criterion), rules.block_s, beside)
+
+
 def _arms(rules: Rules, window: Window, traffic_class: str) -> dict[str, ArmEvidence]:
     found = together(window, traffic_class).arms
     return {arm: found.get(arm, ArmEvidence()) for arm in rules.arms}
@@ -125,35 +159,46 @@ def _case(
     warm_up: dict[str, ArmEvidence],
     counted: dict[str, ArmEvidence],
 ) -> _Case:
-    found = estimate(series_of(evidence, rules.candidate, criterion.name), rules.block_s)
+    found = estimate_of(rules, evidence, rules.candidate, criterion.name)
     indicator = facts.indicator(criterion.name)
     limit_s = indicator.baseline_limit_s if indicator else None
     limit, place = _share_limit(criterion), None
+    near: tuple[Level, ...] = ()
+    drifted = False
     if criterion.metric in LATENCIES and limit_s is not None:
         before = histogram_of(warm_up[rules.baseline], criterion.metric)
         limit = tie_shift(criterion, before, limit_s)
-        place = position(histogram_of(counted[rules.baseline], criterion.metric), limit_s, before.count)
+        now, ours = (histogram_of(counted[arm], criterion.metric) for arm in (rules.baseline, rules.candidate))
+        place = position(now, limit_s, before.count)
+        if place is not None and place.drifted(criterion.quantile or 0.5):
+            drifted, near = True, levels(criterion, now, ours, place)
     return _Case(
         criterion=criterion,
         limit=limit,
         found=found,
-        gap=_gap(criterion, indicator is not None and (limit_s is not None or _is_share(criterion)), found, place),
+        gap=_gap(criterion, indicator is not None and (limit_s is not None or _is_share(criterion)), found),
         baseline_limit_s=limit_s,
         challenger_limit_s=indicator.challenger_limit_s if indicator else None,
         position=place,
+        drifted=drifted,
+        levels=near,
         baseline=_figure(criterion, counted[rules.baseline]),
         candidate=_figure(criterion, counted[rules.candidate]),
     )
 
 
-def _gap(criterion: Criterion, has_limit: bool, found: Estimate | None, place: Position | None) -> Gap:
+def _gap(criterion: Criterion, has_limit: bool, found: Estimate | None) -> Gap:
     if not has_limit:
         return "NoThreshold"
     if found is None or found.pairs < criterion.min_pairs or not found.decidable:
         return "TooFewPairs"
-    if place is not None and criterion.quantile is not None and place.drifted(criterion.quantile):
-        return "ThresholdDrifted"
     return ""
+
+
+def _spread(share: float) -> float:
+    """Standard deviation of whether an answer is within a limit that this share is within."""
+    inner = min(max(share, 0.005), 0.995)
+    return math.sqrt(inner * (1 - inner))
 
 
 def _share_limit(criterion: Criterion) -> float:
@@ -187,7 +232,7 @@ def _fail_levels(rules: Rules, cases: list[_Case]) -> dict[str, float]:
 def _result(rules: Rules, case: _Case, fail_alpha: float) -> CriterionResult:
     c, found = case.criterion, case.found
     outcome: Outcome = "Pass" if case.passes(rules.pass_alpha) else "Fail" if case.fails(fail_alpha) else "Inconclusive"
-    gap: Gap = case.gap or ("Undecided" if outcome == "Inconclusive" else "")
+    gap = case.gap or _why_open(case, outcome, rules.pass_alpha, fail_alpha)
     return CriterionResult(
         name=c.name,
         metric=c.metric,
@@ -215,11 +260,27 @@ def _result(rules: Rules, case: _Case, fail_alpha: float) -> CriterionResult:
         baseline_limit_s=case.baseline_limit_s,
         challenger_limit_s=case.challenger_limit_s,
         position=case.position,
+        between=_between(case),
     )
 
 
+def _why_open(case: _Case, outcome: Outcome, pass_alpha: float, fail_alpha: float) -> Gap:
+    if outcome != "Inconclusive":
+        return ""
+    return "ThresholdDrifted" if case.proven(pass_alpha) or case.refuted(fail_alpha) else "Undecided"
+
+
+def _between(case: _Case) -> tuple[float, float] | None:
+    if not case.levels:
+        return None
+    return min(level.least for level in case.levels), max(level.most for level in case.levels)
+
+
 def _needed(case: _Case, gap: Gap, pass_alpha: float, fail_alpha: float) -> int:
-    """Further pairs until a decision, if the mean stays and the interval shrinks with the root of the pairs."""
+    """Further pairs until a decision, if the mean stays and the interval shrinks with the root of the pairs.
+
+    A short run is decided by its wider interval, or by the usual one as soon as blocks are long enough for that.
+    """
     found = case.found
     if gap == "TooFewPairs":
         have, blocks = (found.pairs, found.blocks) if found else (0, 0)
@@ -229,7 +290,8 @@ def _needed(case: _Case, gap: Gap, pass_alpha: float, fail_alpha: float) -> int:
         return 0
     bound = found.lower(pass_alpha) if found.mean > case.limit else found.upper(fail_alpha)
     ratio = (found.mean - bound) / (found.mean - case.limit)
-    return min(_MOST_NEEDED, max(1, math.ceil(found.pairs * (ratio * ratio - 1))))
+    enough = min(found.pairs * ratio * ratio, max(found.full, found.pairs * ratio * ratio / found.caution))
+    return min(_MOST_NEEDED, max(1, math.ceil(enough - found.pairs)))
 
 
 def _figure(criterion: Criterion, results: ArmEvidence) -> float | None:

@@ -38,12 +38,11 @@ from shadowrun_mirror.reasons import DropReason, FlagReason
 
 from shadowrun_operator.api.conditions import EndReason
 from shadowrun_operator.judge.circumstances import flagged_pairs
-from shadowrun_operator.judge.criteria import CriterionResult, Gap, series_of
+from shadowrun_operator.judge.criteria import CriterionResult, Gap, estimate_of
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.figures import percent, seconds
 from shadowrun_operator.judge.funnel import Count, Funnel
 from shadowrun_operator.judge.hard_drops import hard_drop
-from shadowrun_operator.judge.interval import estimate
 from shadowrun_operator.judge.merge import Merged, inconsistencies, together
 from shadowrun_operator.judge.parity import cache_bias, held_s, order_bias
 from shadowrun_operator.judge.rules import LATENCIES, CoverageFloor, Criterion, Rules
@@ -162,18 +161,20 @@ def noisy_baseline(case: Case) -> Finding | None:
 
     For shares the difference expected is 0 and the margin the criterion's. For latencies z of the control contains the
     margin, so what is expected is the share of the baseline's own answers between the two limits, and half of that is
-    tolerated. Two-sided, `NOISE_ALPHA` shared among the gating criteria.
+    tolerated. Two-sided, `NOISE_ALPHA` shared among the gating criteria, in bounds for a single look: they are narrower
+    than those of criteria, so that noise is seen sooner than anything passes, and what one look takes for noise another
+    may still clear, for it ends no run.
     """
     arm = case.rules.control
     if arm is None or not case.rules.gating:
         return None
     alpha = NOISE_ALPHA / 2 / len(case.rules.gating)
     for criterion in case.rules.gating:
-        found = estimate(series_of(case.evidence, arm, criterion.name), case.rules.block_s)
+        found = estimate_of(case.rules, case.evidence, arm, criterion.name)
         if found is None or not found.decidable:
             continue  # the candidate's pairs are the same ones, so TooFewPairs says it
         least, most, tolerated = _equal_arms(case, criterion)
-        low, high = found.lower(alpha), found.upper(alpha)
+        low, high = found.once(alpha)
         if low > most + tolerated or high < least - tolerated:
             message = (
                 f'The control differs from the baseline in "{criterion.name}": {_points(found.mean)} points'

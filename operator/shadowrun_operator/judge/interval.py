@@ -4,22 +4,23 @@ The mean is a ratio of two sums over J blocks of time, R = sum(s) / sum(n), so n
 than its pairs. Its error takes blocks as the unit: variance by linearisation, J / (J - 1) * sum((s_j - R n_j)^2) / N^2
 (Cochran, Sampling Techniques, 3rd ed., 6.3). The wider of two bounds holds, k being that of `sequence`:
 
-* by blocks: k standard errors, k being exchanged for the same tail of Student's t with J - 1 degrees of freedom.
+* by blocks: k standard errors, k being exchanged for the same tail of Student's t (J - 1 degrees of freedom).
 * by counts: means whose likelihood ratio against the pairs won and lost is k^2 or less (`likelihood`); or k^2 of the
   first bound times the factor by which blocks vary more than independent pairs would, where that is more. It is the
   wider one where few pairs differ, and keeps a width where none does.
 
 Where many pairs differ, the two agree.
 
-Length of a block: the finest of the dyadic lengths with at least `PAIRS_PER_BLOCK` pairs a block, and `TIMES` times the
-autocorrelation time (`autocorrelation`), both on average over the blocks that have pairs; the time is the longer one of
-z's own and of those given as `beside` (the control's), each over the finest blocks kept, at most 512. It is estimated
-anew from all the evidence at every look, so that a judge needs no memory. Below `MIN_BLOCKS` nothing is decided.
+Length of a block: the shortest multiple of the finest one kept that has at least `PAIRS_PER_BLOCK` pairs a block, and
+`TIMES` times the autocorrelation time (`autocorrelation`), both on average over the blocks that have pairs. The time is
+the longer one of z's own and of those given as `beside` (the control's), each over the finest blocks kept, at most 512.
+It is estimated anew from all the evidence at every look, so that a judge needs no memory. Below `MIN_BLOCKS` nothing is
+decided.
 
-Short runs have no `MIN_BLOCKS` of such length. For them, the coarsest length that leaves `FEW_BLOCKS` (else
-`MIN_BLOCKS`) is taken; the error is multiplied by the root of the autocorrelation time of those blocks; and the bounds
-of the first kind take the variance `CAUTION` times, for load that moves more slowly than so short a run can show. So
-large effects are found in half a minute, and small ones only when there is enough to know the noise.
+Short runs have no `MIN_BLOCKS` of such length. For them, the longest blocks of which there are `FEW_BLOCKS` (else
+`MIN_BLOCKS`) are taken, and the first kind of bound takes the variance `CAUTION` times, or twice their autocorrelation
+time where that is more: load may move more slowly than so short a run can show. So large effects are found in half a
+minute, and small ones only when there is enough to know the noise. The numbers are from simulation (`tests/bench`).
 """
 
 import math
@@ -39,8 +40,7 @@ MIN_BLOCKS = 15
 FEW_BLOCKS = 24
 PAIRS_PER_BLOCK = 20
 TIMES = 10.0
-CAUTION = 3.0
-_NOTICED = 1.0
+CAUTION = 4.0
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, mean=-self.mean, won=self.lost, lost=self.won)
 
     def _upper(self, multiple: float, caution: float) -> float:
-        of_blocks = of_few(multiple, self.blocks)
+        of_blocks = of_few(multiple, self.blocks - 1)
         variance = (self.won + self.lost) / self.pairs - self.mean * self.mean
         inflation = self.error * self.error * self.pairs / variance if variance > 1e-12 else 0.0
         reach = max(multiple * multiple, inflation * of_blocks * of_blocks)
@@ -95,10 +95,10 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         return min(1.0, max(self.mean + of_blocks * math.sqrt(caution) * self.error, by_counts))
 
 
-class _Rung(msgspec.Struct, frozen=True):
-    """A series in blocks of one length, in the order of time; only blocks that have pairs."""
+class _Blocks(msgspec.Struct, frozen=True):
+    """A series in the order of time, in blocks of `length` finest ones; only blocks that have pairs."""
 
-    level: int
+    length: int
     ids: NDArray[np.int64]
     pairs: NDArray[np.int64]
     sums: NDArray[np.int64]
@@ -106,65 +106,73 @@ class _Rung(msgspec.Struct, frozen=True):
     @property
     def residuals(self) -> NDArray[np.float64]:
         """What each block's sum has beyond its share of the mean."""
-        return self.sums - self.sums.sum() / self.pairs.sum() * self.pairs
+        mean = float(self.sums.sum()) / float(self.pairs.sum())
+        return np.asarray(self.sums - mean * self.pairs, np.float64)
 
-    def coarser(self) -> "_Rung":
-        ids = self.ids >> 1
+    def joined(self, length: int) -> "_Blocks":
+        """In blocks of `length` of these, counted from the epoch as all are, so that replicas agree."""
+        ids = self.ids // length
         starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))
         pairs, sums = (np.add.reduceat(values, starts) for values in (self.pairs, self.sums))
-        return _Rung(self.level + 1, ids[starts], pairs, sums)
+        return _Blocks(self.length * length, ids[starts], pairs, sums)
 
 
 def estimate(series: BlockSeries, block_s: int = 1, beside: Iterable[BlockSeries] = ()) -> Estimate | None:
     """The estimate from a series whose finest block lasts `block_s` seconds; None without any pair."""
     if not series.sums:
         return None
-    finest = _rung(series)
-    correlated = max(_correlated_pairs(rung) for rung in (finest, *(_rung(other) for other in beside if other.sums)))
+    finest = _blocks(series)
+    correlated = max(_correlated_pairs(blocks) for blocks in (finest, *(_blocks(o) for o in beside if o.sums)))
     needed = max(float(PAIRS_PER_BLOCK), TIMES * correlated)
-    taken, settled = _taken(finest, needed)
-    pairs, blocks = int(finest.pairs.sum()), len(taken.ids)
-    residuals = taken.residuals
-    error = math.sqrt(float(residuals @ residuals) * blocks / (blocks - 1)) / pairs if blocks > 1 else 0.0
+    taken = _long_enough(finest, needed)
+    settled = len(taken.ids) >= MIN_BLOCKS
     if not settled:
-        error *= math.sqrt(autocorrelation_time(residuals, _NOTICED))
+        taken = _as_there_are(finest)
+    pairs, count, residuals = int(finest.pairs.sum()), len(taken.ids), taken.residuals
+    error = math.sqrt(float(residuals @ residuals) * count / (count - 1)) / pairs if count > 1 else 0.0
     return Estimate(
         mean=int(finest.sums.sum()) / pairs,
         error=error,
         pairs=pairs,
-        blocks=blocks,
-        block_s=block_s << taken.level,
+        blocks=count,
+        block_s=(block_s << series.level) * taken.length,
         won=int(finest.sums.clip(0).sum()),
         lost=int((-finest.sums).clip(0).sum()),
-        units=max(float(blocks), pairs / needed),
+        units=max(float(count), pairs / needed),
         full=math.ceil(MIN_BLOCKS * needed),
-        caution=1.0 if settled else CAUTION,
+        caution=1.0 if settled else max(CAUTION, 2 * autocorrelation_time(residuals)),
     )
 
 
-def _rung(series: BlockSeries) -> _Rung:
+def _blocks(series: BlockSeries) -> _Blocks:
     ids = np.fromiter(series.sums.keys(), np.int64, len(series.sums))
     values = np.array(list(series.sums.values()), np.int64)
     order = ids.argsort()
-    return _Rung(series.level, ids[order], values[order, 0], values[order, 1])
+    return _Blocks(1, ids[order], values[order, 0], values[order, 1])
 
 
-def _correlated_pairs(rung: _Rung) -> float:
+def _correlated_pairs(blocks: _Blocks) -> float:
     """The autocorrelation time in pairs; 0 where there is none."""
-    time = autocorrelation_time(rung.residuals)
-    return time * float(rung.pairs.mean()) if time > 1 else 0.0
+    time = autocorrelation_time(blocks.residuals)
+    return time * float(blocks.pairs.mean()) if time > 1 else 0.0
 
 
-def _taken(finest: _Rung, needed: float) -> tuple[_Rung, bool]:
-    """The blocks to be used, and whether they have the pairs that are needed; see the module's text."""
-    rungs, total = [finest], float(finest.pairs.sum())
-    while len(rungs[-1].ids) > MIN_BLOCKS and total < needed * len(rungs[-1].ids):
-        rungs.append(rungs[-1].coarser())
-    last = rungs[-1]
-    if len(last.ids) >= MIN_BLOCKS and total >= needed * len(last.ids):
-        return last, True
+def _long_enough(finest: _Blocks, needed: float) -> _Blocks:
+    """Blocks with the pairs that are needed; fewer than `MIN_BLOCKS` where there are none such."""
+    pairs, length = float(finest.pairs.sum()), 1
+    taken = finest
+    while len(taken.ids) >= MIN_BLOCKS and pairs < needed * len(taken.ids):
+        length = max(length + 1, math.ceil(length * needed * len(taken.ids) / pairs))
+        taken = finest.joined(length)
+    return taken
+
+
+def _as_there_are(finest: _Blocks) -> _Blocks:
+    """The longest blocks that leave `FEW_BLOCKS`, else `MIN_BLOCKS`; the finest where there are fewer."""
+    count = len(finest.ids)
     for least in (FEW_BLOCKS, MIN_BLOCKS):
-        enough = [rung for rung in rungs if len(rung.ids) >= least]
-        if enough:
-            return enough[-1], False
-    return finest, False
+        for length in range(count // least, 0, -1):
+            taken = finest.joined(length)
+            if len(taken.ids) >= least:
+                return taken
+    return finest

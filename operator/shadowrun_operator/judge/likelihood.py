@@ -2,8 +2,8 @@
 
 Where few pairs differ, their mean isn't normal, and an error taken from the pairs seen is too small: with none lost it
 is zero. The likelihood ratio (Wilks) knows the shape: it is that of three shares p, q, r that add up to 1, and the
-mean d = p - q is tried by the shares that are likeliest given d. Without a single pair that differs, "at most m are
-lost" needs -n ln(1 - m) to be large: an exact test of that hypothesis, and at 5 % in one look the rule of three.
+mean d = p - q is tried by the shares that are likeliest given d. Without a single pair that differs, -2 n ln(1 - m) has
+to be large for "at most m are lost". At the k of `sequence` that is 4 to 5 / n, more than the 3 / n of a single look.
 """
 
 import math

@@ -4,7 +4,7 @@ A criterion is decided when its bound leaves the limit behind: k(J) * sqrt(d / n
 
     d   share of pairs in which exactly one arm is within its limit (the variance of z, for a small mean)
     g   how far the true mean of z is assumed to be from the limit
-    k   how many standard errors the bound is away: `standard_errors`
+    k   how many standard errors the bound is away at that many blocks: `sequence`
 
 Assumed is: NotWorse, that the arms are equal; Better, that the candidate is better by `effect` (latencies: faster by
 that ratio; shares: that many points), by default twice the margin and no less than `EFFECT` or `EFFECT_OF_SHARES`.
@@ -19,8 +19,9 @@ from collections.abc import Callable
 import msgspec
 from scipy.special import ndtr, ndtri
 
-from shadowrun_operator.judge.interval import PAIRS_PER_BLOCK
+from shadowrun_operator.judge.interval import MIN_BLOCKS, PAIRS_PER_BLOCK
 from shadowrun_operator.judge.rules import LATENCIES, Criterion, Rules
+from shadowrun_operator.judge.sequence import multiplier, of_few
 
 SPREAD = 0.8
 EFFECT = 0.1
@@ -28,8 +29,6 @@ EFFECT_OF_SHARES = 0.02
 _MOST_EFFECT = 0.95
 DISCORDANCE = 0.04
 """Of shares such as answers within the SLO."""
-MIN_BLOCKS = 15
-_SHARPEST_AT = 60
 _MOST = 10**12
 _STEPS = 60
 _LARGEST_MARGIN = 0.9
@@ -158,7 +157,7 @@ def needed_pairs(criterion: Criterion, traffic: Traffic, alpha: float) -> int | 
 
     def enough(pairs: int) -> bool:
         blocks = pairs // PAIRS_PER_BLOCK
-        return blocks >= MIN_BLOCKS and standard_errors(blocks, alpha) * spread / math.sqrt(pairs) < gap
+        return blocks >= MIN_BLOCKS and of_few(multiplier(blocks, alpha), blocks) * spread / math.sqrt(pairs) < gap
 
     return _first(enough, max(criterion.min_pairs, MIN_BLOCKS * PAIRS_PER_BLOCK))
 
@@ -171,13 +170,6 @@ def expected_gap(criterion: Criterion, traffic: Traffic) -> float:
     p = criterion.quantile or 0.5
     faster = 1 - _effect(criterion, traffic, EFFECT) if better else 1.0
     return float(ndtr(ndtri(p) + math.log(criterion.ratio / faster) / traffic.spread)) - p
-
-
-def standard_errors(blocks: int, alpha: float) -> float:
-    """How many standard errors a one-sided bound is away that holds at every look (normal mixture, sharpest at 60)."""
-    width = -2 * math.log(2 * alpha)
-    a = blocks * (width + math.log1p(width)) / _SHARPEST_AT
-    return math.sqrt(2 * (a + 1) / a * math.log1p(math.sqrt(a + 1) / (2 * alpha)))
 
 
 def _effect(criterion: Criterion, traffic: Traffic, least: float) -> float:

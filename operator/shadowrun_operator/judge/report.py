@@ -29,10 +29,12 @@ EVIDENCE_BOUND = 640 * 1024
 _COARSEST = 24
 
 METHOD = (
-    "One look at the end. Mean of the pair indicator over blocks of time; variance of the ratio by linearisation,"
-    " Student's t with one degree of freedom less than blocks, and the score bound for paired shares where wider."
-    " Pass: lower bound at alpha {pass_alpha:g} above the limit, for every criterion. Fail: upper bound below the limit"
-    " at alpha {fail_alpha:g}, shared among criteria by Holm's method. Failures count as infinitely slow."
+    "Bounds that hold at every look (confidence sequence, normal mixture). Mean of the pair indicator over blocks of"
+    " time, as long as its autocorrelation asks for; variance of the ratio by linearisation; the bound by the"
+    " likelihood of pairs won and lost where wider. Pass: lower bound at alpha {pass_alpha:g} above the limit, for"
+    " every criterion. Fail: upper bound below the limit at alpha {fail_alpha:g}, shared among criteria by Holm's"
+    " method. Failures count as infinitely slow. Ranges of quantiles: order statistics, 95 %, answers taken as"
+    " independent."
 )
 
 

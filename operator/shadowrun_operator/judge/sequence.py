@@ -29,6 +29,6 @@ def multiplier(blocks: float, alpha: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def of_few(multiple: float, blocks: int) -> float:
-    """The same tail of Student's t with `blocks` - 1 degrees of freedom: for an error estimated from so few blocks."""
-    return -float(stdtrit(blocks - 1, float(ndtr(-multiple))))
+def of_few(multiple: float, freedom: float) -> float:
+    """The same tail of Student's t with `freedom` degrees of freedom: for an error that is itself estimated."""
+    return -float(stdtrit(freedom, float(ndtr(-multiple))))

@@ -3,7 +3,11 @@
 The limit of the p-quantile is the edge of the histogram bin that holds it. Where that bin holds so many answers that
 the edge is far from p (latencies closer together than a bin is wide), `tie_shift` says by how much the share at the
 limit misses p, so that the criterion still asks for the quantile and not for the edge. There, a gain below one bin
-(2.2 %) counts as none. This module must not judge.
+(2.2 %) counts as none.
+
+The baseline may get faster or slower after its warm-up. A comparison at a fixed limit stays valid then, only it is one
+at another quantile than was asked for: `Position` says which. Where that is far off, `levels` gives what histograms
+show at each quantile from the one asked for to the one compared. This module must not judge.
 """
 
 import math
@@ -47,6 +51,17 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     def drifted(self, p: float) -> bool:
         """Whether the limit is farther than `DRIFT` from the p-quantile, beyond what chance explains."""
         return self.interval[1] < p - DRIFT or self.interval[0] > p + DRIFT
+
+
+class Level(msgspec.Struct, frozen=True, kw_only=True):
+    """One quantile of the baseline, `share`: by how much the challenger's share within its limit exceeds it.
+
+    `least` and `most` differ by what bins leave open. Both are of the criterion's kind: above 0 is what it asks for.
+    """
+
+    share: float
+    least: float
+    most: float
 
 
 def histogram_of(results: ArmEvidence, metric: Metric) -> Histogram:
@@ -109,6 +124,35 @@ def position(histogram: Histogram, limit_s: float, frozen_from: int) -> Position
     count = 1 / (1 / histogram.count + 1 / frozen_from)
     low, high = histogram.share_at_most(limit_s / GAMMA), histogram.share_at_most(limit_s * GAMMA)
     return Position(low=low, high=high, interval=(_wilson(low, count)[0], _wilson(high, count)[1]))
+
+
+def levels(criterion: Criterion, baseline: Histogram, challenger: Histogram, place: Position) -> tuple[Level, ...]:
+    """Every quantile that bins can tell apart, from the criterion's to where the limit is now, `place`.
+
+    Empty where failures of the baseline reach one of them: nothing can be said there. A bin that holds more than
+    `DRIFT` of the answers stands for many quantiles at once; the one that is hardest to meet counts for `least`, the
+    easiest for `most`.
+    """
+    p = criterion.quantile or 0.5
+    low, high = min(p, place.low), max(p, place.high)
+    found: list[Level] = []
+    before, count = 0, baseline.count
+    for index in sorted(baseline.bins):
+        after = before + baseline.bins[index]
+        first, last, before = before / count, after / count, after
+        if last < low:
+            continue
+        edge, tied = GAMMA**index * criterion.ratio, last - first > DRIFT
+        found.append(
+            Level(
+                share=min(last, high),
+                least=challenger.share_at_most(edge) - (min(last, high + DRIFT) if tied else last),
+                most=challenger.share_at_most(edge * GAMMA) - (max(first, low - DRIFT) if tied else last),
+            )
+        )
+        if last >= high:
+            return tuple(found)
+    return ()
 
 
 def _indicator(rules: Rules, criterion: Criterion, warm_up: Window | None) -> Indicator:

@@ -92,7 +92,7 @@ def _why_open(result: CriterionResult) -> str:
         place = result.position
         return (
             f"the baseline's frozen limit should be its p{100 * result.quantile:.0f} and became"
-            f" p{100 * place.low:.1f} to p{100 * place.high:.1f}"
+            f" p{100 * place.low:.1f} to p{100 * place.high:.1f}, and quantiles between do not all say the same"
         )
     return f"the interval still contains the limit, {further}"
 

@@ -26,6 +26,8 @@ WHOLE_RATE = MILLION
 """Share of the spec's rates that is copied while nothing has lowered them."""
 BEFORE_S = 30
 """Least time for which customers are watched before anything is copied, where the spec guards their path."""
+LEAST_LAG_S = 0.005
+LAG_SHARE = 0.1
 
 
 def mirror_config(
@@ -61,8 +63,22 @@ def mirror_config(
         slo=_slo(spec.slo),
         class_slos={c.name: _slo(c.slo) for c in spec.classes if c.slo is not None},
         indicators=indicators,
+        lag_limit_s=lag_limit_s(spec, indicators),
         source="External" if spec.capture.mode == "External" else "Proxy",
     )
+
+
+def lag_limit_s(spec: Spec, indicators: tuple[Indicator, ...]) -> float:
+    """How late a mirror may stamp before a pair is flagged: a tenth of the shortest time that anything is judged by.
+
+    That is, of the baseline's limits and the objectives for TTFT and E2E; a lag is divided by the tokens in a TPOT. It
+    is 5 ms where these say less, or nothing.
+    """
+    judged = [i.baseline_limit_s for i in indicators if i.metric in ("TTFT", "E2E")]
+    objectives = [spec.slo, *(c.slo for c in spec.classes if c.slo is not None)]
+    promised = [_seconds(limit) for slo in objectives for limit in (slo.ttft, slo.e2e)]
+    limits = [limit for limit in (*judged, *promised) if limit is not None]
+    return max(LEAST_LAG_S, LAG_SHARE * min(limits, default=0.0))
 
 
 def capture_rules(spec: Spec, seed: int, *, rate_share: int = WHOLE_RATE, before: bool = False) -> CaptureRules:

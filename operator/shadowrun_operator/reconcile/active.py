@@ -213,6 +213,8 @@ def _running_message(seen: Observation, done: Progress) -> str:
     if done.first_counted is None:
         return "Counting has begun; no pair is complete yet."
     end = done.first_counted + seen.run.spec.duration.seconds
-    expected = forecast_sentence(forecast(done.results, seen.now - done.first_counted), end - seen.now)
+    expected = done.judge_error or forecast_sentence(
+        forecast(done.results, seen.now - done.first_counted), end - seen.now
+    )
     again = f"Attempt {seen.record.attempt} of this spec. " if seen.record and seen.record.attempt > 1 else ""
     return f"{again}{done.pairs} pairs counted; ends at {times.written(end)} at the latest. {expected}"

@@ -35,26 +35,38 @@ class Progress:
     pace: Pace  # how far the rates are lowered, this look included
     facts: Facts | None  # what else is known; None before the run was accepted
 
-    @cached_property
+    @property
     def results(self) -> tuple[CriterionResult, ...]:
-        """Every criterion as it stands; empty before anything counts."""
-        if self.facts is None or not self.facts.indicators:
-            return ()
-        return judged(self.rules, self.evidence, self.facts)
+        """Every criterion as it stands; empty before anything counts, and where the judge failed."""
+        return self._judged[0]
 
     @property
     def gating(self) -> tuple[CriterionResult, ...]:
         """Those that take part in the verdict."""
         return tuple(r for r in self.results if not r.informational)
 
-    @cached_property
+    @property
     def prospect(self) -> Outcome:
         """The verdict there would be if the run ended in a normal way now."""
-        if self.facts is None or not self.gating:
-            return "Inconclusive"
-        return prospect(
-            Case(rules=self.rules, evidence=self.evidence, facts=self.facts, funnel=self.funnel, results=self.results)
-        )
+        return self._judged[1]
+
+    @property
+    def judge_error(self) -> str:
+        """What went wrong in the judge, "" where nothing did."""
+        return self._judged[2]
+
+    @cached_property
+    def _judged(self) -> tuple[tuple[CriterionResult, ...], Outcome, str]:
+        """Judged once a look. An error of the judge is said in the status and never keeps a run from ending."""
+        facts = self.facts
+        if facts is None or not facts.indicators:
+            return (), "Inconclusive", ""
+        try:
+            results = judged(self.rules, self.evidence, facts)
+            case = Case(rules=self.rules, evidence=self.evidence, facts=facts, funnel=self.funnel, results=results)
+            return results, prospect(case), ""
+        except Exception as error:
+            return (), "Inconclusive", f"The criteria cannot be judged: {type(error).__name__} in the judge."
 
     @property
     def pairs(self) -> int:

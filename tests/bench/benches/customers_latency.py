@@ -62,7 +62,7 @@ async def measure(effort: Effort) -> Table:
         "latency from the moment a request was due. Nothing copied against itself: turn by turn, the larger over the "
         "smaller; the largest of these is the run's own noise and the goal for the rest."
     )
-    return Table(NAME, conditions, lines)
+    return Table(NAME, conditions, lines, rounds=effort.rounds)
 
 
 async def _turn(capture: Capture, effort: Effort, *, version: int, copying: bool) -> Sent:

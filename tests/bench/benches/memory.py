@@ -42,7 +42,7 @@ async def measure(effort: Effort) -> Table:
         f"{IN_FLIGHT} pairs in flight at most, two arms, bodies of {BODY // 1000} kB, more copies offered than can be "
         "admitted. One run; the spread is over its samples."
     )
-    return Table(NAME, conditions, lines)
+    return Table(NAME, conditions, lines, rounds=1)
 
 
 async def _sampled(process: MirrorProcess, wanted: int, effort: Effort) -> list[float]:

@@ -89,8 +89,9 @@ class Rig:
         if body is None:
             body = {"model": "live-model", "stream": stream, "messages": [{"role": "user", "content": "hello"}]}
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        target = changes.get("path", "/v1/chat/completions") + changes.get("query", "")
         return await self.http.post(
-            f"http://127.0.0.1:{self.replica.data_port}{changes.get('path', '/v1/chat/completions')}{changes.get('query', '')}",
+            f"http://127.0.0.1:{self.replica.data_port}{target}",
             content=changes.get("content", content),
             headers=marks | (headers or {}),
         )

@@ -101,3 +101,16 @@ async def test_every_word_there_is_a_counter_for_is_there_from_the_start() -> No
         assert f'shadowrun_mirror_primary_outcomes_total{{outcome="{outcome}"}} 0.0' in text
     for gauge in ("copies_queued", "held_bytes", "cpu_share", "collector_seconds"):
         assert f"shadowrun_mirror_{gauge} " in text
+
+
+async def test_a_proxy_that_copies_while_nothing_is_observed_is_in_no_funnel() -> None:
+    async with rig(answers(), answers(), source="External", copying=False) as mirror:
+        assert await foreign(mirror) == 202
+        before = await mirror.evidence()
+        await mirror.put(msgspec.structs.replace(mirror.config, version=2, copying=True))
+        assert await foreign(mirror) == 202
+        counted = await mirror.counted()
+        text = await mirror.metrics()
+    assert before.windows == {}
+    assert counted.received.requests == counted.admitted.requests == 1
+    assert 'shadowrun_mirror_refused_total{reason="not_observing"} 1.0' in text

@@ -49,8 +49,8 @@ async def as_told(head: Message, reader: asyncio.StreamReader, writer: asyncio.S
 async def live_traffic(folder: Path) -> AsyncIterator[tuple[Capture, Rig]]:
     """Real capture in front of a primary, and a replica that gets its copies and its log."""
     async with running_capture(folder) as capture:
-        ports = {"data_port": capture.mirror_port, "log_port": capture.log_port}
-        async with rig(answers(), answers(), run_uid="run-1", **ports) as mirror:
+        data_port, log_port = capture.mirror_port, capture.log_port
+        async with rig(answers(), answers(), data_port=data_port, log_port=log_port, run_uid="run-1") as mirror:
             primary = await Peer(capture.primary_port, as_told).start()
             try:
                 await capture.follow(directive(threshold=0))

@@ -30,8 +30,8 @@ def circumstances(recorder: Recorder) -> Circumstances:
 
 def test_a_plain_run_has_nothing_to_tell_but_its_mode() -> None:
     found = circumstances(recorded())
-    always = {"warm_up": found.warm_up, "hours": found.hours, "parities": found.parities}
-    assert found == Circumstances(mode="Proxy", **always)
+    always = Circumstances(mode="Proxy", warm_up=found.warm_up, hours=found.hours, parities=found.parities)
+    assert found == always
 
 
 def test_flags_are_shares_of_the_pairs_of_their_class_and_of_all() -> None:

@@ -90,7 +90,7 @@ def test_a_quantile_reached_by_failures_has_no_figure() -> None:
 
 
 def test_fail_levels_are_shared_by_holms_method() -> None:
-    recorder = recorded(candidate=slower)
+    recorder = recorded(candidate=slower, pairs=4000)
     names = ("faster", "not-slower", "slo", "errors")
     results = {r.name: r for r in judged(DEFAULT_RULES, recorder.merged(), facts(recorder))}
     assert [results[n].outcome for n in names] == ["Fail", "Fail", "Pass", "Pass"]

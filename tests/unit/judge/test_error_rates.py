@@ -14,8 +14,8 @@ from tests.unit.judge.synthetic import Recorder, facts, recorded
 
 pytestmark = pytest.mark.verdict
 
-PAIRS = 400
-RUNS = 600
+PAIRS = 700
+RUNS = 400
 
 
 def outcomes(criterion: Criterion, won: float, lost: float, runs: int, seed: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Each guard objects when it should, says the number, and stays silent otherwise."""
 
 import random
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from shadowrun_operator.api.conditions import EndReason
 from shadowrun_operator.judge.facts import Facts, Hardware
 from shadowrun_operator.judge.merge import Merged, merged
 from shadowrun_operator.judge.report import Report
-from shadowrun_operator.judge.rules import CoverageFloor, Criterion, Rules
+from shadowrun_operator.judge.rules import CoverageFloor, Criterion, Require, Rules
 from shadowrun_operator.judge.verdict import judge
 
 from tests.unit.judge.synthetic import (
@@ -147,7 +148,7 @@ def test_pairs_in_too_few_blocks_of_time_are_too_few() -> None:
         whole.pair(1, i // 100, {"baseline": 1.0, "candidate": 0.1})
     report = judged(whole, rules)
     assert said(report) == ("Inconclusive", "TooFewPairs")
-    assert "700 pairs lie in only 7 blocks of time, about 100 further pairs needed" in report.message
+    assert "700 pairs lie in only 7 blocks of time, about 800 further pairs needed" in report.message
 
 
 def test_a_class_without_pairs_is_never_overlooked() -> None:
@@ -218,14 +219,40 @@ def test_a_capture_that_counted_less_than_arrived_is_lost_evidence() -> None:
     assert "capture missed 600" in report.message
 
 
-def test_a_threshold_that_is_no_longer_the_quantile_is_inconclusive() -> None:
-    rules = Rules(criteria=(BETTER,))
+def drifted(latencies: tuple[float, ...], candidate: Callable[[float], float], require: Require = "Better") -> Report:
+    """Limits from the usual warm-up (p50 is about 0.5 s); then the baseline cycles through these latencies."""
+    rules = Rules(criteria=(msgspec.structs.replace(BETTER, require=require),))
     recorder = recorded(rules, pairs=0)
-    for i in range(600):
-        recorder.pair(1, i, {"baseline": 0.3 + 0.1 * (i % 2), "candidate": 0.2})
-    report = judged(recorder, rules)
+    for i in range(1200):
+        baseline = latencies[i % len(latencies)]
+        recorder.pair(1, i, {"baseline": baseline, "candidate": candidate(baseline)})
+    return judged(recorder, rules)
+
+
+FASTER = tuple(0.25 * 1.05**i for i in range(16))  # from 0.25 to 0.52 s, so that 0.5 s is its p94
+ODD = (*(0.3 + 0.01 * i for i in range(12)), *(0.8, 0.9, 1.0, 1.1))  # 0.5 s is its p75
+
+
+def test_a_threshold_that_is_no_longer_the_quantile_is_said_and_harmless_where_all_quantiles_agree() -> None:
+    report = drifted(ODD, lambda baseline: 0.5 * baseline)
+    assert report.verdict == "Pass"
+    (result,) = report.criteria
+    assert result.position is not None
+    assert result.position.low == pytest.approx(0.75, abs=0.01)
+    assert result.between is not None
+    assert result.between[0] > 0.05
+
+
+def test_a_drifted_threshold_that_hides_the_quantile_asked_for_is_inconclusive() -> None:
+    """The candidate is faster only where the limit went, slower at the quantile that was asked for."""
+    report = drifted(ODD, lambda baseline: 0.45 if baseline > 0.7 else max(baseline, 0.44))
     assert said(report) == ("Inconclusive", "ThresholdDrifted")
-    assert "should be its p50 and became p100.0" in report.message
+    assert "should be its p50 and became p75.0" in report.message
+
+
+def test_a_drifted_threshold_takes_no_fail_away_where_all_quantiles_agree() -> None:
+    report = drifted(FASTER, lambda baseline: 2 * baseline)
+    assert said(report) == ("Fail", "CriterionFailed")
 
 
 Length = Literal["long", "short", "any"]

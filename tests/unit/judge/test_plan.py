@@ -7,8 +7,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import ndtr, ndtri
-from shadowrun_operator.judge.plan import Length, RunPlan, Traffic, expected_gap, needed_pairs, planned, standard_errors
+from scipy.special import ndtri
+from shadowrun_mirror.blocks import BlockSeries
+from shadowrun_operator.judge.interval import estimate
+from shadowrun_operator.judge.plan import Length, RunPlan, Traffic, expected_gap, needed_pairs, planned
 from shadowrun_operator.judge.rules import Criterion, Require, Rules
 
 pytestmark = pytest.mark.verdict
@@ -100,7 +102,17 @@ def test_the_gap_of_a_latency_is_that_of_lognormal_answers() -> None:
     assert expected_gap(criterion, Traffic(pairs_per_second=1, spread=sigma)) == pytest.approx(within - p, abs=0.005)
 
 
-def test_the_bound_is_wider_than_that_of_a_single_look() -> None:
-    for blocks in (15, 60, 500):
-        assert standard_errors(blocks, 0.05) > float(-ndtri(0.05))
-    assert float(ndtr(-standard_errors(60, 0.05))) < 0.05
+def test_as_many_pairs_as_are_said_to_be_needed_do_decide_in_half_of_the_runs() -> None:
+    """Equal arms that differ in 4 % of independent pairs, as the plan assumes; judged as a real series is."""
+    draw = random.Random(11)
+    needed = needed_pairs(SLO, Traffic(pairs_per_second=2), 0.05)
+    assert needed is not None
+    decided = 0
+    for _ in range(40):
+        series = BlockSeries()
+        for i in range(needed):
+            series.add(i // 2, draw.choice((-1, 1)) if draw.random() < 0.04 else 0)
+        found = estimate(series)
+        assert found is not None
+        decided += found.lower(0.05) > -SLO.margin
+    assert 8 <= decided <= 32

@@ -119,7 +119,7 @@ def test_rates_of_classes_are_those_of_the_spec_and_of_the_rest_the_run_s() -> N
     ("guard", "limits"),
     [
         (None, None),
-        ({"maxErrorIncrease": "1%"}, LivePathLimits(errors=0.01, block_s=50.0)),
+        ({"maxErrorIncrease": "1%"}, LivePathLimits(errors=0.01, block_s=100.0)),
         (
             {"maxLatencyIncrease": "20%", "pauseShare": "25%", "pauseSlot": "20s"},
             LivePathLimits(latency=0.2, block_s=40.0),

@@ -199,7 +199,12 @@ def test_a_failed_arm_has_no_token_source_to_differ() -> None:
 
 def test_a_pair_during_which_the_process_was_too_busy_is_flagged() -> None:
     asked: list[float] = []
-    counted = Counts("run-uid", "pod", "pod-uid", "epoch", Histogram(), lambda since: asked.append(since) is None)
+
+    def lagged(since: float) -> bool:
+        asked.append(since)
+        return True
+
+    counted = Counts("run-uid", "pod", "pod-uid", "epoch", Histogram(), lagged)
     ended(counted, pair(at=101.0), result(), result(), result())
     assert flags(counted) == {"Lagged": 1}
     assert asked == [101.0]

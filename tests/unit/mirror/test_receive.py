@@ -87,7 +87,12 @@ def request(body: bytes = BODY, *lines: str, marks: bool = True, target: str = "
 
 def test_a_copy_that_would_be_shed_is_refused_by_its_head_and_counted_with_the_length_it_declared() -> None:
     asked: list[tuple[Headers, int]] = []
-    entrance = Entrance(sheds=lambda headers, length: asked.append((headers, length)) is None)
+
+    def sheds(headers: Headers, length: int) -> bool:
+        asked.append((headers, length))
+        return True
+
+    entrance = Entrance(sheds=sheds)
     connection, transport = entrance.connect()
     connection.data_received(head("content-length: 900"))
     assert transport.statuses == [429]

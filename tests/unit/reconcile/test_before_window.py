@@ -26,7 +26,7 @@ def test_nothing_is_copied_before_customers_were_watched_for_a_while() -> None:
         shares.append((world.now - began, world.mirror.capture.pauses.share))
         world.turn()
     assert {share for after, share in shares if after < 40} == {MODULO}
-    assert {share for after, share in shares if after > 46} == {100_000}
+    assert {share for after, share in shares if after > 46} == {50_000}
     world.until("Running")
 
 
@@ -45,7 +45,7 @@ def test_a_new_operator_watches_no_longer_than_the_first_would_have() -> None:
         world.turn()
     assert world.mirror is not None
     assert world.mirror.capture.pauses is not None
-    assert world.mirror.capture.pauses.share == 100_000
+    assert world.mirror.capture.pauses.share == 50_000
 
 
 def test_without_a_guard_copying_begins_at_once() -> None:

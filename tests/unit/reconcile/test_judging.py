@@ -9,7 +9,7 @@ import pytest
 from shadowrun_mirror.evidence import Amount
 from shadowrun_operator.judge.verdict import judged_again
 from shadowrun_operator.manifests.names import Manifest
-from shadowrun_operator.reconcile import judging
+from shadowrun_operator.reconcile import judging, progress
 from shadowrun_operator.reconcile.judging import EVIDENCE_KEY, REPORT_KEY, report_of, report_step, stored_report
 from shadowrun_operator.reconcile.plan import Apply, Create
 from shadowrun_operator.reconcile.reconcile import reconcile
@@ -134,6 +134,22 @@ def test_an_error_of_the_judge_is_inconclusive_and_the_run_ends(monkeypatch: pyt
     report = stored_report(world.observe())
     assert report is not None
     assert judged_again(report).verdict == "Pass", "the evidence is kept, so a mended judge can look at it"
+
+
+def test_an_error_of_the_judge_while_counting_is_said_and_the_run_goes_on_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    world = World.with_spec(duration="2m", endConditions={"decided": True})
+    world.until("Running")
+    monkeypatch.setattr(progress, "judged", fails)
+    world.turn()
+    world.turn()
+    assert "The criteria cannot be judged: ZeroDivisionError" in world.body["status"]["message"]
+    world.until("Complete")
+    assert world.body["status"]["endReason"] == "DurationReached"
 
 
 @pytest.mark.parametrize("off", ["admitted", "in_flight", "received"])
