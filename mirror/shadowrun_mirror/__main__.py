@@ -16,7 +16,6 @@ import msgspec
 import uvloop
 
 from shadowrun_mirror import log
-from shadowrun_mirror.capture.outcome_log import LOG_PORT
 from shadowrun_mirror.config import MirrorConfig, decode_config
 from shadowrun_mirror.live import wrong_value
 from shadowrun_mirror.replica import Replica
@@ -39,8 +38,8 @@ _PR_SET_DUMPABLE = 4  # linux/prctl.h
 def main() -> int:
     """Run until told to stop; 0 after a drain, 2 when the boot files cannot be used.
 
-    Environment: POD_NAME, POD_UID; SHADOWRUN_BOOT, SHADOWRUN_HOST, SHADOWRUN_DATA_PORT, SHADOWRUN_CONTROL_PORT,
-    SHADOWRUN_LOG_PORT and SHADOWRUN_LOG_LEVEL have defaults.
+    Environment: POD_NAME, POD_UID; SHADOWRUN_BOOT, SHADOWRUN_HOST, SHADOWRUN_DATA_PORT, SHADOWRUN_CONTROL_PORT
+    and SHADOWRUN_LOG_LEVEL have defaults.
     """
     log.set_up(os.environ.get("SHADOWRUN_LOG_LEVEL", "INFO"))
     no_memory_images()
@@ -89,7 +88,6 @@ async def _serve(config: MirrorConfig, token: str) -> None:
         os.environ.get("SHADOWRUN_HOST") or None,
         int(os.environ.get("SHADOWRUN_DATA_PORT", DATA_PORT)),
         int(os.environ.get("SHADOWRUN_CONTROL_PORT", CONTROL_PORT)),
-        int(os.environ.get("SHADOWRUN_LOG_PORT", LOG_PORT)),
     )
     _spare_the_collector()
     _log.info("ready", extra={"fields": {"run": config.run, "version": config.version, "data_port": replica.data_port}})

@@ -1,6 +1,7 @@
-"""Control: evidence out, configuration in, the directive for capture, metrics and health. Decides nothing.
+"""Control: evidence out, configuration and outcomes in, the directive for capture, metrics, health. Decides nothing.
 
-`/evidence`, `/config` and `/directive` need the bearer token; `/metrics` and `/healthz` are open and hold no content.
+`/evidence`, `/config`, `/directive` and `/outcomes` need the bearer token; `/metrics` and `/healthz` are open and hold
+no content.
 """
 
 import hmac
@@ -12,6 +13,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from shadowrun_mirror.capture.outcome_log import MAX_BATCH_BYTES
 from shadowrun_mirror.config import decode_config, encode
 from shadowrun_mirror.directive import directive_of
 from shadowrun_mirror.live import Refusal
@@ -28,16 +30,22 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Control:
     """`token` is what callers must show; `evidence_read` is called after each snapshot that was given out.
 
-    `vitals` are asked for at each scrape.
+    `vitals` are asked for at each scrape. `outcomes` gets lines of capture's log, at most `MAX_BATCH_BYTES` of them.
     """
 
     def __init__(
-        self, pipeline: Pipeline, token: str, vitals: Callable[[], Vitals], evidence_read: Callable[[], None]
+        self,
+        pipeline: Pipeline,
+        token: str,
+        vitals: Callable[[], Vitals],
+        evidence_read: Callable[[], None],
+        outcomes: Callable[[bytes], None],
     ) -> None:
         self._pipeline = pipeline
         self._token = token.encode()
         self._vitals = vitals
         self._evidence_read = evidence_read
+        self._outcomes_told = outcomes
 
     def app(self) -> web.Application:
         """The application, to be served on the control port."""
@@ -45,6 +53,7 @@ class Control:
         app.router.add_get("/evidence", self._evidence)
         app.router.add_put("/config", self._config)
         app.router.add_get("/directive", self._directive)
+        app.router.add_post("/outcomes", self._outcomes)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
         return app
@@ -90,6 +99,15 @@ class Control:
         # The monotonic clock may know better than the wall clock, and a draining replica wants no more copies.
         directive = msgspec.structs.replace(directive, copying=directive.copying and self._pipeline.copying)
         return web.Response(body=encode(directive), content_type="application/json")
+
+    async def _outcomes(self, request: web.Request) -> web.Response:
+        lines = bytearray()
+        while piece := await request.content.read(MAX_BATCH_BYTES):
+            lines += piece
+            if len(lines) > MAX_BATCH_BYTES:
+                return web.Response(status=413)
+        self._outcomes_told(bytes(lines))
+        return web.Response(status=204)
 
     async def _metrics(self, _: web.Request) -> web.Response:
         body = self._pipeline.metrics.render(self._vitals())

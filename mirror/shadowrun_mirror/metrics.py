@@ -42,7 +42,6 @@ REFUSALS = (
     "incomplete",
     "memory",
     "connections",
-    "log",
     "log_record",
     "internal",
 )
@@ -120,7 +119,7 @@ class Metrics:
         )
         self._primary = Counter(
             f"{_PREFIX}_primary_outcomes",
-            "What became of the original requests, by the log of capture.",
+            "What became of the original requests, by the log of capture; every mirror is told of all.",
             ["outcome"],
             registry=registry,
         )
@@ -159,9 +158,9 @@ class Metrics:
         """A copy that did not become a pair."""
         self._requests.labels(_RESULT[reason]).inc()
 
-    def refused(self, reason: str) -> None:
-        """A request that is in no funnel; `reason` is one of `REFUSALS`."""
-        self._refused.labels(reason).inc()
+    def refused(self, reason: str, count: int = 1) -> None:
+        """Requests, or lines of capture's log, that are in no funnel; `reason` is one of `REFUSALS`."""
+        self._refused.labels(reason).inc(count)
 
     def primary_ended(self, outcome: Outcome) -> None:
         """The original of a request, copied or not, has ended."""

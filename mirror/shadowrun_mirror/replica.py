@@ -17,13 +17,12 @@ from shadowrun_mirror.count import Counts
 from shadowrun_mirror.credentials import Credentials
 from shadowrun_mirror.dispatch import Dispatcher
 from shadowrun_mirror.http2 import Http2Client
-from shadowrun_mirror.join import Outcome
 from shadowrun_mirror.lag import LoopLag
 from shadowrun_mirror.live import LiveConfig
 from shadowrun_mirror.log import died
 from shadowrun_mirror.metrics import Metrics, Vitals
 from shadowrun_mirror.pipeline import Clocks, Pipeline
-from shadowrun_mirror.primary import OutcomeLog
+from shadowrun_mirror.primary import told
 from shadowrun_mirror.receive import Door, Rules
 
 _log = logging.getLogger(__name__)
@@ -68,23 +67,19 @@ class Replica:
         self.door = Door(
             self._rules, self.pipeline.take, self._metrics.refused, clocks.mono, self.pipeline.sheds_at_door
         )
-        self.outcomes = OutcomeLog(config.run_uid, self._primary_ended, self._metrics.refused)
         self.data_port = 0
         self.control_port = 0
-        self.log_port = 0
         self._door_rules: tuple[MirrorConfig, Rules] | None = None
         self._read = asyncio.Event()
-        self._control = web.AppRunner(
-            Control(self.pipeline, token, self._vitals, self._read.set).app(), access_log=None, shutdown_timeout=1.0
-        )
+        control = Control(self.pipeline, token, self._vitals, self._read.set, self._outcomes_told)
+        self._control = web.AppRunner(control.app(), access_log=None, shutdown_timeout=1.0)
         self._watches: list[asyncio.Task[None]] = []
 
-    async def start(self, host: str | None, data_port: int, control_port: int, log_port: int = 0) -> None:
-        """Open all ports. Raises `OSError` when one is taken."""
+    async def start(self, host: str | None, data_port: int, control_port: int) -> None:
+        """Open both ports. Raises `OSError` when one is taken."""
         await self._control.setup()
         await web.TCPSite(self._control, host, control_port).start()
         self.control_port = self._control.addresses[0][1]
-        self.log_port = await self.outcomes.open(host, log_port)
         self.data_port = await self.door.open(host, data_port)
         watches = {"lag": self._lag.watch(), "sweep": self.door.sweep(), "expiry": self._watch_expiry()}
         self._watches = [asyncio.create_task(watch, name=name) for name, watch in watches.items()]
@@ -107,7 +102,6 @@ class Replica:
             watch.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
         self.door.abort()
-        self.outcomes.close()
         await self.pipeline.drain(0)
         await self._control.cleanup()
 
@@ -126,9 +120,14 @@ class Replica:
             self._door_rules = config, rules
         return self._door_rules[1]
 
-    def _primary_ended(self, mark: int, outcome: Outcome) -> None:
-        self._metrics.primary_ended(outcome)
-        self._counts.primary_ended(mark, outcome)
+    def _outcomes_told(self, lines: bytes) -> None:
+        """Join what the primary made of the originals; each of several mirrors is told of all and knows its own."""
+        found = told(lines, self.live.config.run_uid)
+        self._metrics.refused("log_record", found.senseless)
+        self._metrics.refused("other_run", found.of_another_run)
+        for mark, outcome in found.ended:
+            self._metrics.primary_ended(outcome)
+            self._counts.primary_ended(mark, outcome)
 
     def _vitals(self) -> Vitals:
         p50, most = self._lag.p50_and_max()

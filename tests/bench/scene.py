@@ -37,7 +37,7 @@ async def mirror(
         capture=msgspec.structs.replace(config.capture, max_body_bytes=max_body_bytes),
     )
     with tempfile.TemporaryDirectory() as folder:
-        process = MirrorProcess(Path(folder), *free_ports(3))
+        process = MirrorProcess(Path(folder), *free_ports(2))
         try:
             with on_the_measured_core():
                 await process.launch(config, log_level)

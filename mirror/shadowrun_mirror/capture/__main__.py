@@ -9,6 +9,7 @@ from pathlib import Path
 
 from shadowrun_mirror.capture.companion import CompanionSettings, serve
 from shadowrun_mirror.capture.drain import drain
+from shadowrun_mirror.capture.outcome_log import OUTCOME_LOG
 from shadowrun_mirror.capture.routefile import write_first_routes
 from shadowrun_mirror.directive import decode_directive
 
@@ -20,23 +21,27 @@ def _still_alive() -> None:
     signal.alarm(_STUCK_S)
 
 
-async def _run(boot_folder: Path, routes_folder: Path, admin_url: str, host: str, port: int) -> None:
+async def _run(given: argparse.Namespace) -> None:
+    boot_folder: Path = given.boot
     settings = CompanionSettings(
         mirror_url=os.environ["MIRROR_URL"].rstrip("/"),
-        admin_url=admin_url,
-        routes_folder=routes_folder,
+        mirrors_url=os.environ["MIRRORS_URL"].rstrip("/"),
+        admin_url=given.admin,
+        routes_folder=given.routes,
+        outcome_log=given.outcomes,
         token=(boot_folder / "token").read_text().strip(),
         pod=os.environ["POD_NAME"],
         pod_uid=os.environ["POD_UID"],
     )
     boot = decode_directive((boot_folder / "directive.json").read_bytes())
-    await serve(settings, boot, host=host, port=port, alive=_still_alive)
+    await serve(settings, boot, host=given.host, port=given.port, alive=_still_alive)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m shadowrun_mirror.capture", description=__doc__)
     parser.add_argument("command", choices=("init", "run", "drain"))
     parser.add_argument("--routes", type=Path, default=Path("/var/run/shadowrun"))
+    parser.add_argument("--outcomes", type=Path, default=Path(OUTCOME_LOG))
     parser.add_argument("--boot", type=Path, default=Path("/etc/shadowrun"))
     parser.add_argument("--admin", default="http://127.0.0.1:9901")
     parser.add_argument("--host", default="0.0.0.0")  # noqa: S104  the operator reads evidence by pod address
@@ -54,7 +59,7 @@ def main(arguments: list[str]) -> int:
     elif given.command == "drain":
         drain(given.admin, settle_s=given.settle_s, timeout_s=given.timeout_s)
     else:
-        asyncio.run(_run(given.boot, given.routes, given.admin, given.host, given.port))
+        asyncio.run(_run(given))
     return 0
 
 

@@ -1,5 +1,7 @@
 """The companion of an Envoy: asks a mirror what to copy, keeps the route file in step, and serves Envoy's counts.
 
+Beside that it passes on what became of the originals (`telling`), which nothing else waits for.
+
 It is off the customers' path. If it stops, Envoy goes on; whoever restarts it first puts the pass-through routes back
 (see the command in the capture Deployment), and it starts with them itself.
 """
@@ -14,8 +16,10 @@ from pathlib import Path
 import aiohttp
 import msgspec
 from aiohttp import web
+from yarl import URL
 
 from shadowrun_mirror.capture.lease import Instant, Lease, boot_lease
+from shadowrun_mirror.capture.outcome_file import OutcomeFile
 from shadowrun_mirror.capture.pauses import is_paused, seconds_to_next_slot
 from shadowrun_mirror.capture.routefile import write_routes
 from shadowrun_mirror.capture.routes import passing_routes, routes
@@ -27,6 +31,7 @@ from shadowrun_mirror.capture.stats import (
     envoy_version,
     version_text,
 )
+from shadowrun_mirror.capture.telling import Telling
 from shadowrun_mirror.config import encode
 from shadowrun_mirror.directive import CaptureDirective, decode_directive
 from shadowrun_mirror.evidence import CaptureEvidence, Source
@@ -49,11 +54,16 @@ _TROUBLES = (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError)
 
 @dataclass(frozen=True, kw_only=True)
 class CompanionSettings:
-    """Where everything is. URLs without a trailing slash."""
+    """Where everything is. URLs without a trailing slash.
+
+    `mirror_url` leads to any mirror, the host of `mirrors_url` has an address for each.
+    """
 
     mirror_url: str
+    mirrors_url: str
     admin_url: str
     routes_folder: Path
+    outcome_log: Path
     token: str
     pod: str
     pod_uid: str
@@ -191,11 +201,14 @@ async def serve(
     """Run the companion until cancelled."""
     async with aiohttp.ClientSession() as http:
         companion = Companion(settings, boot, http)
+        telling = Telling(OutcomeFile(settings.outcome_log), URL(settings.mirrors_url), settings.token, http, _say)
         runner = web.AppRunner(application(companion, settings.token), access_log=None, handle_signals=False)
         await runner.setup()
         try:
             await web.TCPSite(runner, host, port).start()
-            await companion.run(alive)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(telling.run())
+                both.create_task(companion.run(alive))
         finally:
             await runner.cleanup()
 

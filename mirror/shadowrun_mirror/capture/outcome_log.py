@@ -1,11 +1,7 @@
-"""What Envoy says to a mirror about the original of each copy: the one description of that log. Types only.
+"""What Envoy writes down about the original of each copy: the one description of that log. Names only.
 
-The mirror listens on port `LOG_PORT`; Envoy connects, writes, and never reads or waits. The stream is MessagePack
-without any framing, one message after the other, each in the Fluentd forward mode:
-
-    [tag: str, [[unix_seconds: int, record: map], …]]        tag is `LOG_TAG`
-
-Several messages may come in one read, one message in several. A record has the keys of `LOG_RECORD`:
+A file in memory, in a volume of bounded size that Envoy appends to and its companion empties (`outcome_file`). One
+record a line, a JSON object:
 
     id             str | null   the request's x-request-id, the same as on its copy; null where it had none
     status         int          the status the customer got; 0: none
@@ -15,18 +11,31 @@ Several messages may come in one read, one message in several. A record has the 
     run            str          uid of the ShadowRun
     route          str          `sampled-<window>`
 
-A record is sent about 0.2 s after its request has ended, and may be lost: no mirror, a full buffer. With several
-mirrors each of Envoy's workers tells one of them, whichever that is.
+Envoy hands records to a thread of its own, which writes them every `FLUSH_MS`; one that finds no room is dropped. A
+write that fits only in part leaves a torn record behind, and the next one follows on the same line.
+
+Not by network: Envoy's fluentd logger sends the same record and waits for nobody, but where its cluster has no host at
+a worker's first record, a name that does not resolve (yet), the whole Envoy dies of SIGSEGV (seen in 1.40). A host that
+refuses, that does not read or that goes away later does it no harm; that one case is enough to keep it off this path.
 """
 
-LOG_PORT = 8081
-LOG_TAG = "shadowrun"
+OUTCOMES_FOLDER = "/var/run/shadowrun-outcomes"
+OUTCOME_LOG = f"{OUTCOMES_FOLDER}/outcomes.jsonl"
+VOLUME_BYTES = 4 << 20
+"""About 20,000 records; the companion empties it about once a second."""
+FLUSH_MS = 500
+MAX_ID = 256
+"""Characters of a longer request id that are kept; the outcome of such a request stays unknown."""
+MAX_RECORD_BYTES = 4096
+"""More than any record has, however its id is escaped."""
+MAX_BATCH_BYTES = 64 * 1024
+"""Of whole lines, that a mirror takes at a time: a millisecond of its loop."""
 
 
 def log_record(run_uid: str) -> dict[str, str]:
     """The record as Envoy's format strings; numbers stay numbers, what is missing becomes null."""
     return {
-        "id": "%REQ(X-REQUEST-ID)%",
+        "id": f"%REQ(X-REQUEST-ID):{MAX_ID}%",
         "status": "%RESPONSE_CODE%",
         "flags": "%RESPONSE_FLAGS%",
         "first_byte_us": "%COMMON_DURATION(DS_RX_BEG:US_RX_BEG:us)%",

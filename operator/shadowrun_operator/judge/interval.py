@@ -37,10 +37,10 @@ from shadowrun_operator.judge.likelihood import highest_mean
 from shadowrun_operator.judge.sequence import multiplier, of_few
 
 MIN_BLOCKS = 15
-FEW_BLOCKS = 24
+FEW_BLOCKS = 18
 PAIRS_PER_BLOCK = 20
 TIMES = 10.0
-CAUTION = 4.0
+CAUTION = 4.5
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ all J at once,
     mean_J - m < k(J) * s / sqrt(J),    k(J) = sqrt(2 (J r + 1) / (J r) * ln(1 + sqrt(J r + 1) / (2 alpha)))
 
 where r > 0 is any constant chosen in advance. It sets where k is smallest; `SHARPEST_AT` blocks here, by the paper's
-r = (-2 ln 2a + ln(-2 ln 2a + 1)) / J. At alpha 5 % k is 3.04 at 15 blocks, 2.78 at 60, 3.1 at 1,000; one look would
+r = (-2 ln 2a + ln(-2 ln 2a + 1)) / J. At alpha 5 % k is 3.04 at 15 blocks, 2.78 at 60, 3.06 at 1,000; one look would
 need 1.64. That is what looking at any time costs: about three times the pairs.
 """
 

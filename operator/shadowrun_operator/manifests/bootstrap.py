@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Literal
 
 import jinja2
-from shadowrun_mirror.capture.outcome_log import LOG_PORT, LOG_TAG, log_record
+from shadowrun_mirror.capture.outcome_log import OUTCOME_LOG, log_record
 from shadowrun_mirror.config import REQUEST_ID
 
 from shadowrun_operator.manifests import names
@@ -61,7 +61,7 @@ def capture_bootstrap(
     max_body_bytes: int,
     ports: CapturePorts,
     run_uid: str,
-    log_port: int = LOG_PORT,
+    outcome_log: str = OUTCOME_LOG,
     mirrors: int = 1,
     key_headers: tuple[str, ...] = (),
     shadow_baggage: ShadowBaggage = "Strip",
@@ -82,8 +82,7 @@ def capture_bootstrap(
         mirror_port=mirror_port,
         mirrors=mirrors,
         hash_headers=tuple(dict.fromkeys((*key_headers, REQUEST_ID))),
-        log_port=log_port,
-        log_tag=LOG_TAG,
+        outcome_log=outcome_log,
         log_record=log_record(run_uid),
         baggage_script=_baggage_script() if shadow_baggage == "Strip" else "",
         max_body_bytes=max_body_bytes,

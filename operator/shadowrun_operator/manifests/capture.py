@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal
 
+from shadowrun_mirror.capture.outcome_log import FLUSH_MS, OUTCOME_LOG, OUTCOMES_FOLDER, VOLUME_BYTES
 from shadowrun_mirror.config import encode
 from shadowrun_mirror.directive import CaptureDirective
 
@@ -85,7 +86,7 @@ class CaptureInputs:
 
     @property
     def copies_host(self) -> str:
-        """DNS name that copies are sent to: where there are several mirrors, Envoy has to know each of them."""
+        """DNS name that copies and outcomes are sent to: of several mirrors each has to be known."""
         if self.mirrors == 1:
             return self.mirror_host
         return self._host(names.object_name(self.run.name, names.MIRROR_PODS))
@@ -157,6 +158,8 @@ def capture_deployment(inputs: CaptureInputs) -> Manifest:
         "containers": [_envoy(inputs), _companion(inputs)],
         "volumes": [
             {"name": "routes", "emptyDir": {"sizeLimit": "16Mi"}},
+            # In memory, so that a full one says so at once and no disk is waited for. Counts as Envoy's memory.
+            {"name": "outcomes", "emptyDir": {"medium": "Memory", "sizeLimit": f"{VOLUME_BYTES // MI}Mi"}},
             _files("bootstrap", inputs, BOOTSTRAP_KEY),
             _files("boot", inputs, DIRECTIVE_KEY, TOKEN_KEY),
         ],
@@ -223,16 +226,11 @@ def _first_routes(inputs: CaptureInputs) -> Manifest:
 
 def _envoy(inputs: CaptureInputs) -> Manifest:
     target, ports = inputs.primary.target_port, capture_ports(inputs.primary.target_port)
-    start = (
-        f"{_NO_CORE_DUMP}; exec envoy -c {_BOOT_FOLDER}/{BOOTSTRAP_KEY} "
-        '--service-node "$(cat /proc/sys/kernel/random/uuid)" '
-        f"--concurrency {inputs.concurrency} --disable-hot-restart --log-level warning"
-    )
     return {
         "name": "envoy",
         "image": inputs.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", start],
+        "command": ["sh", "-c", envoy_command(f"{_BOOT_FOLDER}/{BOOTSTRAP_KEY}", inputs.concurrency)],
         "ports": [
             {"name": inputs.primary.target_port_name or "customers", "containerPort": target, "protocol": "TCP"},
             {"name": "readiness", "containerPort": ports.readiness, "protocol": "TCP"},
@@ -248,16 +246,34 @@ def _envoy(inputs: CaptureInputs) -> Manifest:
         "resources": {
             "requests": {"cpu": "500m", "memory": "256Mi"},
             # No CPU limit: a throttled Envoy is a slow primary.
-            "limits": {
-                "memory": f"{-(-envoy_memory_bytes(inputs.directive.rules.max_body_bytes, inputs.mirrors) // MI)}Mi"
-            },
+            "limits": {"memory": _envoy_memory(inputs)},
         },
         "securityContext": _container_security(),
         "volumeMounts": [
             {"name": "bootstrap", "mountPath": _BOOT_FOLDER, "readOnly": True},
             {"name": "routes", "mountPath": ROUTES_FOLDER, "readOnly": True},
+            {"name": "outcomes", "mountPath": OUTCOMES_FOLDER},
         ],
     }
+
+
+def envoy_command(bootstrap: str, concurrency: int, envoy: str = "envoy") -> str:
+    """A shell command that becomes Envoy, with a new id at every start.
+
+    Only its log reaches the container's: what Envoy writes to stderr when it crashes has headers and bodies of the
+    requests at hand in it. Where the container's output cannot be opened there is no log, but Envoy starts.
+    """
+    log = "log=/dev/stdout; (: >>$log) 2>/dev/null || log=/dev/null"
+    start = (
+        f'exec {envoy} -c {bootstrap} --service-node "$(cat /proc/sys/kernel/random/uuid)" --concurrency {concurrency} '
+        f"--disable-hot-restart --log-level warning --log-path $log --file-flush-interval-msec {FLUSH_MS} 2>/dev/null"
+    )
+    return f"{_NO_CORE_DUMP}; {log}; {start}"
+
+
+def _envoy_memory(inputs: CaptureInputs) -> str:
+    needed = envoy_memory_bytes(inputs.directive.rules.max_body_bytes, inputs.mirrors) + VOLUME_BYTES
+    return f"{-(-needed // MI)}Mi"
 
 
 def _companion(inputs: CaptureInputs) -> Manifest:
@@ -266,11 +282,12 @@ def _companion(inputs: CaptureInputs) -> Manifest:
         "name": "companion",
         "image": inputs.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", companion_command(ROUTES_FOLDER, _BOOT_FOLDER, ports)],
+        "command": ["sh", "-c", companion_command(ROUTES_FOLDER, _BOOT_FOLDER, OUTCOME_LOG, ports)],
         "ports": [{"name": "companion", "containerPort": ports.companion, "protocol": "TCP"}],
         "env": [
             *_python(),
             {"name": "MIRROR_URL", "value": f"http://{inputs.mirror_host}:{names.CONTROL_PORT}"},
+            {"name": "MIRRORS_URL", "value": f"http://{inputs.copies_host}:{names.CONTROL_PORT}"},
             _downward("POD_NAME", "metadata.name"),
             _downward("POD_UID", "metadata.uid"),
         ],
@@ -281,11 +298,14 @@ def _companion(inputs: CaptureInputs) -> Manifest:
         "volumeMounts": [
             {"name": "boot", "mountPath": _BOOT_FOLDER, "readOnly": True},
             {"name": "routes", "mountPath": ROUTES_FOLDER},
+            {"name": "outcomes", "mountPath": OUTCOMES_FOLDER},
         ],
     }
 
 
-def companion_command(routes_folder: str, boot_folder: str, ports: CapturePorts, python: str = "python") -> str:
+def companion_command(
+    routes_folder: str, boot_folder: str, outcome_log: str, ports: CapturePorts, python: str = "python"
+) -> str:
     """A shell loop around the companion that puts the pass-through routes back before every start.
 
     A container that exits makes its whole pod unready, customers included; so the process may die, but its container
@@ -295,7 +315,7 @@ def companion_command(routes_folder: str, boot_folder: str, ports: CapturePorts,
     limits = f"{_NO_CORE_DUMP}; ulimit -n {_COMPANION_FILES}; ulimit -d {_COMPANION_DATA >> 10}"
     run = (
         f"{python} -m shadowrun_mirror.capture run --routes {routes_folder} --boot {boot_folder} "
-        f"--admin http://127.0.0.1:{ports.admin} --port {ports.companion}"
+        f"--outcomes {outcome_log} --admin http://127.0.0.1:{ports.admin} --port {ports.companion}"
     )
     restore = (
         f"cp {routes_folder}/passing.json {routes_folder}/.next && mv {routes_folder}/.next {routes_folder}/routes.json"

@@ -57,7 +57,6 @@ def mirror_deployment(
         "command": ["python", "-m", "shadowrun_mirror"],
         "ports": [
             {"name": "data", "containerPort": names.DATA_PORT, "protocol": "TCP"},
-            {"name": "log", "containerPort": names.LOG_PORT, "protocol": "TCP"},
             {"name": "control", "containerPort": names.CONTROL_PORT, "protocol": "TCP"},
         ],
         "env": [_downward("POD_NAME", "metadata.name"), _downward("POD_UID", "metadata.uid")],
@@ -148,7 +147,8 @@ def mirror_pdb(run: RunRef) -> Manifest:
 
 
 def mirror_network_policy(run: RunRef, *, operator_namespace: str, external: bool = False) -> Manifest:
-    """Copies, log and directives: from capture pods only; evidence and configuration: from the operator's namespace.
+    """Copies: from capture pods only; the control port: from them, who ask for directives and tell outcomes, and from
+    the operator's namespace.
 
     An empty `operator_namespace` (an operator outside the cluster) leaves the control port open to the network; the
     token still protects it. `external`: there is no capture, and copies come from anywhere.
@@ -156,7 +156,7 @@ def mirror_network_policy(run: RunRef, *, operator_namespace: str, external: boo
     if external:
         return _policy(run, [{"ports": _numbers(names.DATA_PORT)}, _control(operator_namespace)])
     capture = {"podSelector": {"matchLabels": names.selector(run, names.CAPTURE)}}
-    copies = {"from": [capture], "ports": _numbers(names.DATA_PORT, names.LOG_PORT)}
+    copies = {"from": [capture], "ports": _numbers(names.DATA_PORT)}
     return _policy(run, [copies, _control(operator_namespace, capture)])
 
 
@@ -181,7 +181,7 @@ def _policy(run: RunRef, ingress: list[Manifest]) -> Manifest:
     }
 
 
-_PORTS = (("data", names.DATA_PORT), ("log", names.LOG_PORT), ("control", names.CONTROL_PORT))
+_PORTS = (("data", names.DATA_PORT), ("control", names.CONTROL_PORT))
 
 
 def _ports(*named: tuple[str, int]) -> list[Manifest]:

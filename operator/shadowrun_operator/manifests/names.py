@@ -30,7 +30,6 @@ GIVEN_BACK_ANNOTATION = "shadowrun.dev/given-back"
 
 CAPTURE = "capture"
 MIRROR = "mirror"
-MIRROR_PODS = "mirror-pods"
 COPIES = "copies"
 MIRROR_PODS = "mirror-pods"  # headless: each of several mirrors has its own address
 BASELINE = "baseline"
@@ -41,7 +40,6 @@ EVIDENCE = "evidence"
 REPORT = "report"
 
 DATA_PORT = 8080
-LOG_PORT = 8081
 CONTROL_PORT = 9090
 COMPANION_PORT = 9091
 

@@ -48,6 +48,7 @@ LOAD = FalsePasses(
         *(Line(f"within SLO, 1 point, {_phi(phi)}", World(phi=phi, quantile=None, margin=0.01)) for phi in PHIS),
         Line("within SLO, 3 points, φ = 0", World(quantile=None, margin=0.03)),
         Line("p95, φ = 0.98, with a control", World(phi=0.98, control=True)),
+        Line("p50, φ = 0.98, noise twice as strong", World(phi=0.98, quantile=0.5, noise=0.8)),
     ),
     goal=0.05,
 )

@@ -77,16 +77,18 @@ async def send_in_batches(port: int, requests: Sequence[bytes], connections: int
     async def some(part: Sequence[bytes]) -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
         good = 0
-        for start in range(0, len(part), batch):
-            these = part[start : start + batch]
-            writer.write(b"".join(these))
-            held = b""
-            while held.count(b"\r\n\r\nok") < len(these):
-                more = await reader.read(1 << 16)
-                assert more, "the connection was closed instead of an answer"
-                held += more
-            good += held.count(b"HTTP/1.1 200 ")
-        writer.close()
+        try:
+            for start in range(0, len(part), batch):
+                these = part[start : start + batch]
+                writer.write(b"".join(these))
+                held = b""
+                while held.count(b"\r\n\r\nok") < len(these):
+                    more = await reader.read(1 << 16)
+                    assert more, "the connection was closed instead of an answer"
+                    held += more
+                good += held.count(b"HTTP/1.1 200 ")
+        finally:
+            writer.close()
         return good
 
     return sum(await asyncio.gather(*(some(requests[at::connections]) for at in range(connections))))

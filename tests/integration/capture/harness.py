@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import socket
 import sys
 import time
 import urllib.parse
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -23,6 +23,7 @@ from shadowrun_mirror.config import CaptureRules, MissingKey, Pauses, Sampling, 
 from shadowrun_mirror.directive import CaptureDirective
 from shadowrun_mirror.evidence import CaptureEvidence, Source
 from shadowrun_operator.manifests.bootstrap import CapturePorts, ShadowBaggage, capture_bootstrap
+from shadowrun_operator.manifests.capture import envoy_command
 
 _wheel = find_spec("envoy")
 assert _wheel is not None
@@ -99,11 +100,12 @@ class Peer:
     port: int
     behaviour: Behaviour
     received: list[Message] = field(default_factory=list)
+    host: str = "127.0.0.1"
     _server: asyncio.Server | None = None
     _serving: set["asyncio.Task[None]"] = field(default_factory=set)
 
     async def start(self) -> "Peer":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=1 << 20)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=1 << 20)
         return self
 
     async def stop(self) -> None:
@@ -258,21 +260,30 @@ class Capture:
     primary_port: int
     mirror_port: int
     ports: CapturePorts
-    log_port: int
     primary_host: str = "127.0.0.1"
     mirror_hosts: tuple[str, ...] = ("127.0.0.1",)
     key_headers: tuple[str, ...] = ("x-conversation-id",)
     shadow_baggage: ShadowBaggage = "Strip"
     process: asyncio.subprocess.Process | None = None
     epoch: str = ""
+    outcome_log: Path = Path()
+
+    def __post_init__(self) -> None:
+        self.outcome_log = self.folder / "outcomes.jsonl"
 
     @property
     def routes(self) -> Path:
         return self.folder / "routes"
 
+    @property
+    def log(self) -> str:
+        """All that is in the log of Envoy's container."""
+        return (self.folder / "envoy.log").read_text()
+
     async def start(self, max_body_bytes: int = 1 << 20) -> None:
         await self.launch(max_body_bytes)
         await until(self.is_ready, 20.0)
+        self.epoch = envoy_epoch(await self.admin("/server_info"))
 
     async def launch(self, max_body_bytes: int = 1 << 20) -> None:
         bootstrap = capture_bootstrap(
@@ -284,7 +295,7 @@ class Capture:
             mirrors=len(self.mirror_hosts),
             key_headers=self.key_headers,
             run_uid="run-1",
-            log_port=self.log_port,
+            outcome_log=str(self.outcome_log),
             shadow_baggage=self.shadow_baggage,
             max_body_bytes=max_body_bytes,
             ports=self.ports,
@@ -295,12 +306,13 @@ class Capture:
         if not self.routes.exists():
             self.routes.mkdir()
             write_first_routes(self.routes)
-        self.epoch = str(uuid.uuid4())
-        options = ["--service-node", self.epoch, "--disable-hot-restart", "--concurrency", "1", "-l", "warning"]
+        await self.exec()
+
+    async def exec(self) -> None:
+        """Start Envoy with the bootstrap that is there, as its container does."""
+        command = envoy_command(shlex.quote(str(self.folder / "bootstrap.yaml")), 1, shlex.quote(str(ENVOY)))
         with (self.folder / "envoy.log").open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                ENVOY, "-c", self.folder / "bootstrap.yaml", *options, stdout=log, stderr=log
-            )
+            self.process = await asyncio.create_subprocess_exec("sh", "-c", command, stdout=log, stderr=log)
 
     async def stop(self) -> None:
         if self.process and self.process.returncode is None:
@@ -309,7 +321,7 @@ class Capture:
 
     async def is_ready(self) -> bool:
         assert self.process is not None
-        assert self.process.returncode is None, (self.folder / "envoy.log").read_text()
+        assert self.process.returncode is None, self.log
         with contextlib.suppress(OSError, AssertionError):
             return (await self._get(self.ports.readiness, "/ready")).status == 200
         return False
@@ -349,9 +361,9 @@ class Capture:
 
 
 def capture_on_free_ports(folder: Path) -> Capture:
-    customers, to_primary, to_mirror, admin, readiness, companion, log = free_ports(7)
+    customers, to_primary, to_mirror, admin, readiness, companion = free_ports(6)
     ports = CapturePorts(admin=admin, readiness=readiness, companion=companion)
-    return Capture(folder, customers, to_primary, to_mirror, ports, log)
+    return Capture(folder, customers, to_primary, to_mirror, ports)
 
 
 @contextlib.asynccontextmanager
@@ -388,17 +400,24 @@ async def running_scene(folder: Path, *, max_body_bytes: int = 1 << 20) -> Async
 
 @dataclass
 class Control:
-    """The mirror's control port: answers `GET /directive` with whatever the test has put here."""
+    """The mirror's control port: answers `GET /directive` with whatever the test has put here, keeps the outcomes."""
 
     port: int
     told: CaptureDirective
     asked: int = 0
     peer: Peer | None = None
+    outcomes: list[bytes] = field(default_factory=list)
 
     async def start(self) -> "Control":
-        async def behave(head: Message, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        async def behave(head: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+            await read_body(reader, head)
+            allowed = head.header("authorization") == f"Bearer {TOKEN}"
+            if allowed and head.start.startswith("POST /outcomes "):
+                self.outcomes += head.body.splitlines()
+                await answer(writer, "204 No Content", [])
+                return True
             self.asked += 1
-            allowed = head.header("authorization") == f"Bearer {TOKEN}" and head.start.startswith("GET /directive ")
+            allowed = allowed and head.start.startswith("GET /directive ")
             await answer(writer, "200 OK" if allowed else "401 No", [], encode(self.told) if allowed else b"")
             return True
 
@@ -420,6 +439,7 @@ def boot_files(folder: Path, told: CaptureDirective) -> Path:
 
 async def start_companion(capture: Capture, boot: Path, mirror_url: str) -> asyncio.subprocess.Process:
     arguments = ["run", "--routes", capture.routes, "--boot", boot, "--host", "127.0.0.1"]
+    arguments += ["--outcomes", capture.outcome_log]
     arguments += ["--admin", f"http://127.0.0.1:{capture.ports.admin}", "--port", str(capture.ports.companion)]
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "shadowrun_mirror.capture", *map(str, arguments), env=companion_environment(mirror_url)
@@ -427,7 +447,11 @@ async def start_companion(capture: Capture, boot: Path, mirror_url: str) -> asyn
 
 
 def companion_environment(mirror_url: str) -> dict[str, str]:
-    return {**os.environ, "MIRROR_URL": mirror_url, "POD_NAME": "capture-1", "POD_UID": "uid-1", "PYTHONPATH": "mirror"}
+    return {**os.environ, "MIRROR_URL": mirror_url, "MIRRORS_URL": mirror_url} | {
+        "POD_NAME": "capture-1",
+        "POD_UID": "uid-1",
+        "PYTHONPATH": "mirror",
+    }
 
 
 async def companion_evidence(capture: Capture, token: str = TOKEN) -> CaptureEvidence:

@@ -71,7 +71,7 @@ async def live_scene(folder: Path, candidate_port: int | None = None) -> AsyncIt
         Engine(answers(delay_s=0.01)) as candidate,
     ):
         (control_port,) = free_ports(1)
-        mirror = MirrorProcess(folder, capture.mirror_port, control_port, capture.log_port)
+        mirror = MirrorProcess(folder, capture.mirror_port, control_port)
         config = _configuration([baseline.port, candidate_port or candidate.port])
         await capture.follow(directive(max_body_bytes=LARGEST))
         try:

@@ -52,7 +52,16 @@ async def companion(folder: Path) -> AsyncIterator[tuple[Companion, Scripted]]:
     (port,) = free_ports(1)
     peer = await Peer(port, scripted.behave).start()
     url = f"http://127.0.0.1:{port}"
-    settings = CompanionSettings(mirror_url=url, admin_url=url, routes_folder=folder, token="t", pod="p", pod_uid="u")
+    settings = CompanionSettings(
+        mirror_url=url,
+        mirrors_url=url,
+        admin_url=url,
+        routes_folder=folder,
+        outcome_log=folder / "outcomes.jsonl",
+        token="t",
+        pod="p",
+        pod_uid="u",
+    )
     try:
         async with aiohttp.ClientSession() as http:
             yield Companion(settings, directive(), http), scripted

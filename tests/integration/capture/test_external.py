@@ -244,7 +244,7 @@ async def test_the_mirror_selects_by_the_key_from_what_the_proxy_copied(example:
         )
         rules = CaptureRules(paths=(PATH,), max_body_bytes=1 << 20, sampling=sampling)
         admission = Admission(max_in_flight=2 * REQUESTS, timeout_s=5.0)
-        real = MirrorProcess(boot, proxy.mirror.port, *free_ports(2))
+        real = MirrorProcess(boot, proxy.mirror.port, *free_ports(1))
         await real.start(
             configuration([baseline.port, candidate.port], capture=rules, admission=admission, source="External")
         )

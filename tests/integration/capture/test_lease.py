@@ -126,7 +126,9 @@ async def supervised(folder: Path) -> AsyncIterator[tuple[Capture, Control, asyn
     async with running_scene(folder) as (capture, _, __):
         await control.start()
         boot = boot_files(folder, control.told)
-        command = companion_command(str(capture.routes), str(boot), capture.ports, sys.executable)
+        command = companion_command(
+            str(capture.routes), str(boot), str(capture.outcome_log), capture.ports, sys.executable
+        )
         environment = companion_environment(f"http://127.0.0.1:{control.port}")
         shell = await asyncio.create_subprocess_exec("sh", "-c", command, env=environment, start_new_session=True)
         try:

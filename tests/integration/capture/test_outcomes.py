@@ -1,26 +1,39 @@
-"""What became of the original of each copy is told to the mirror, without content; and nobody waits for the telling."""
+"""What became of the original of each copy is written down, without content, and told to the mirrors; nobody waits."""
 
 import asyncio
+import contextlib
 import json
-import socket
+import os
+import shutil
+import subprocess
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import aiohttp
 import pytest
-from shadowrun_mirror.capture.outcome_log import LOG_TAG, log_record
+from shadowrun_mirror.capture.outcome_file import OutcomeFile
+from shadowrun_mirror.capture.outcome_log import MAX_ID, log_record
+from shadowrun_mirror.capture.telling import Telling
+from yarl import URL
 
+from tests.integration.capture.companions import companioned
 from tests.integration.capture.fast import FastServer, send_in_batches
+from tests.integration.capture.faults import MIRRORS
 from tests.integration.capture.harness import (
     PATH,
+    TOKEN,
     Capture,
     Client,
     Message,
+    Peer,
     answer,
+    capture_on_free_ports,
     directive,
+    free_ports,
+    read_body,
     running_capture,
     running_scene,
     until,
@@ -29,24 +42,9 @@ from tests.integration.capture.harness import (
 pytestmark = pytest.mark.path
 
 
-class Log:
-    """The mirror's end of the log: keeps what Envoy wrote."""
-
-    def __init__(self) -> None:
-        self.raw = b""
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while more := await reader.read(1 << 16):
-                self.raw += more
-        finally:
-            writer.close()
-
-    def records(self) -> list[dict[str, Any]]:
-        """All records of the messages, which have no framing but themselves: each begins with the same bytes."""
-        begin = b"\x92" + msgspec.msgpack.encode(LOG_TAG)
-        messages = [begin + rest for rest in self.raw.split(begin)[1:]]
-        return [record for message in messages for _, record in msgspec.msgpack.decode(message)[1]]
+def written(capture: Capture) -> list[dict[str, Any]]:
+    """The records that are in the log."""
+    return [json.loads(line) for line in capture.outcome_log.read_bytes().splitlines()]
 
 
 async def behaves(head: Message, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -65,9 +63,7 @@ async def behaves(head: Message, _: asyncio.StreamReader, writer: asyncio.Stream
 
 
 async def test_each_copy_has_a_record_and_nothing_else_has(tmp_path: Path) -> None:
-    log = Log()
     async with running_scene(tmp_path) as (capture, to_primary, _):
-        server = await asyncio.start_server(log.serve, "127.0.0.1", capture.log_port)
         to_primary.behaviour = to_primary.keeping(behaves)
         secret = [("authorization", "Bearer canary"), ("x-conversation-id", "canary")]
         client = Client(capture.customers)
@@ -77,6 +73,7 @@ async def test_each_copy_has_a_record_and_nothing_else_has(tmp_path: Path) -> No
             await client.request([("x-how", how), ("x-request-id", f"r{number}"), *secret])
         await client.request([("x-how", "late")], b"x" * 101)  # too large to be copied
         await client.request([("x-how", "late")], path="/other")
+        await client.request([("x-how", "late"), ("x-request-id", "r5" + "é" * 2000), *secret])
         left = Client(capture.customers)
         head = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nx-how: stream\r\nx-request-id: r4\r\nContent-Length: 2\r\n\r\n{{}}"
         await left.send(head.encode())
@@ -84,13 +81,13 @@ async def test_each_copy_has_a_record_and_nothing_else_has(tmp_path: Path) -> No
         await reader.readuntil(b"begins")
         left.close()
 
-        async def told() -> bool:
-            return len(log.records()) >= 5
+        async def all_written() -> bool:
+            return len(written(capture)) >= 6
 
-        await until(told, 5.0)
-        await asyncio.sleep(0.5)
-        records = {record["id"]: record for record in log.records()}
-        assert sorted(records) == ["r0", "r1", "r2", "r3", "r4"]
+        await until(all_written, 5.0)
+        await asyncio.sleep(0.8)
+        records = {record["id"][:2]: record for record in written(capture)}
+        assert sorted(records) == ["r0", "r1", "r2", "r3", "r4", "r5"]
         assert all(set(record) == set(log_record("run-1")) for record in records.values())
         assert {(record["run"], record["route"]) for record in records.values()} == {("run-1", "sampled-1")}
         assert [records[f"r{n}"]["status"] for n in range(5)] == [200, 429, 500, 503, 200]
@@ -99,58 +96,13 @@ async def test_each_copy_has_a_record_and_nothing_else_has(tmp_path: Path) -> No
         assert records["r3"]["first_byte_us"] is None
         assert "UC" in records["r3"]["flags"].split(",")
         assert records["r4"]["flags"] == "DC"
-        assert b"canary" not in log.raw
+        assert len(records["r5"]["id"]) <= MAX_ID
+        assert b"canary" not in capture.outcome_log.read_bytes()
         client.close()
-        server.close()
 
 
-Receiver = Callable[[int], AbstractAsyncContextManager[object]]
-
-
-@asynccontextmanager
-async def dead(_: int) -> AsyncIterator[None]:
-    yield
-
-
-@asynccontextmanager
-async def wedged(port: int) -> AsyncIterator[None]:
-    """Accepts, then never reads, with as little room in the kernel as there can be."""
-    held: list[socket.socket] = []
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    listening.bind(("127.0.0.1", port))
-    listening.listen(128)
-    listening.setblocking(False)
-
-    async def accept() -> None:
-        while True:
-            held.append((await asyncio.get_running_loop().sock_accept(listening))[0])
-
-    accepting = asyncio.create_task(accept())
-    try:
-        yield
-    finally:
-        accepting.cancel()
-        for each in (listening, *held):
-            each.close()
-
-
-@asynccontextmanager
-async def blackholed(port: int) -> AsyncIterator[None]:
-    """Never answers a SYN: its queue of connections is full."""
-    held = [socket.socket() for _ in range(3)]
-    held[0].bind(("127.0.0.1", port))
-    held[0].listen(0)
-    for each in held[1:]:
-        each.setblocking(False)
-        each.connect_ex(("127.0.0.1", port))
-    await asyncio.sleep(0.1)
-    try:
-        yield
-    finally:
-        for each in held:
-            each.close()
+async def heap_bytes(capture: Capture) -> int:
+    return int(json.loads(await capture.admin("/memory"))["allocated"])
 
 
 async def stat(capture: Capture, name: str) -> int:
@@ -158,35 +110,208 @@ async def stat(capture: Capture, name: str) -> int:
     return int(stats[0]["value"])
 
 
-async def heap_bytes(capture: Capture) -> int:
-    return int(json.loads(await capture.admin("/memory"))["allocated"])
+@contextlib.contextmanager
+def device_without_room(_: Path) -> Iterator[Path]:
+    yield Path("/dev/full")
 
 
-@pytest.mark.parametrize("receiver", [dead, wedged, blackholed])
-async def test_customers_do_not_wait_for_a_log_that_nobody_reads_and_memory_stays_bounded(
-    receiver: Receiver, tmp_path: Path
-) -> None:
-    request_id = "r" * 2000  # long, so that little traffic makes much log
+@contextlib.contextmanager
+def small_volume(folder: Path) -> Iterator[Path]:
+    """What a volume in memory of bounded size is to a pod; only root can make one here."""
+    mount = shutil.which("mount")
+    volume = folder / "volume"
+    volume.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", str(volume)]
+    if mount is None or os.geteuid() != 0 or subprocess.run([mount, *options], check=False).returncode != 0:
+        pytest.skip("no volume can be mounted here")
+    try:
+        yield volume / "outcomes.jsonl"
+    finally:
+        subprocess.run(["umount", str(volume)], check=True)
+
+
+@pytest.mark.parametrize("room", [device_without_room, small_volume])
+async def test_customers_do_not_wait_for_a_log_without_room_and_memory_stays_bounded(room: Any, tmp_path: Path) -> None:
+    request_id = "r" * MAX_ID  # long, so that little traffic makes much log
     raw = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nx-request-id: {request_id}\r\nContent-Length: 2\r\n\r\n{{}}".encode()
+    async with AsyncExitStack() as stack:
+        log = stack.enter_context(room(tmp_path))
+        capture = capture_on_free_ports(tmp_path)
+        capture.outcome_log = log
+        stack.push_async_callback(capture.stop)
+        await capture.start()
+        for port in (capture.primary_port, capture.mirror_port):
+            await stack.enter_async_context(FastServer(port))
+        await capture.follow(directive())
+        assert await send_in_batches(capture.customers, [raw] * 1000) == 1000  # what an Envoy takes once, and the room
+        before, slowest = await heap_bytes(capture), 0.0
+        for _ in range(40):
+            sent = time.monotonic()
+            assert await send_in_batches(capture.customers, [raw] * 400, connections=2, batch=1) == 400
+            slowest = max(slowest, (time.monotonic() - sent) / 200)
+        assert slowest < 0.05
+        assert await stat(capture, "filesystem.write_failed") > 0
+        assert await heap_bytes(capture) - before < 2 << 20  # of about 6 MB
+        if log.name != "full":
+            assert log.stat().st_size <= 64 << 10
+            told = b"\n".join(OutcomeFile(log).take()).split(b"\n")
+            assert len(told) > 100
+            await asyncio.sleep(1.0)  # there is room again, and what follows is whole
+            OutcomeFile(log).take()
+            assert await send_in_batches(capture.customers, [raw] * 20) == 20
+
+            async def whole() -> bool:
+                return len(written(capture)) == 20
+
+            await until(whole, 5.0)
+
+
+class Told:
+    """A mirror's control port as far as outcomes go; keeps the records and, per request, when it came."""
+
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self.records: list[dict[str, Any]] = []
+        self.bodies: list[bytes] = []
+        self.peer = Peer(port, self.behave, host=host)
+
+    async def behave(self, head: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        await read_body(reader, head)
+        assert head.start.startswith("POST /outcomes ")
+        assert head.header("authorization") == f"Bearer {TOKEN}"
+        self.bodies.append(head.body)
+        self.records += [json.loads(line) for line in head.body.splitlines()]
+        await answer(writer, "204 No Content", [])
+        return True
+
+    def ids(self) -> list[str]:
+        return [record["id"] for record in self.records]
+
+
+def requests(first: int, count: int) -> list[bytes]:
+    head = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nx-request-id: %d\r\nContent-Length: 2\r\n\r\n{{}}"
+    return [(head % number).encode() for number in range(first, first + count)]
+
+
+async def test_no_record_is_lost_or_torn_or_told_twice_while_the_log_is_emptied_under_load(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    mirror = Told(port)
     async with (
         running_capture(tmp_path) as capture,
         FastServer(capture.primary_port),
         FastServer(capture.mirror_port),
-        receiver(capture.log_port),
+        aiohttp.ClientSession() as http,
     ):
+        await mirror.peer.start()
         await capture.follow(directive())
-        assert await send_in_batches(capture.customers, [raw] * 200) == 200  # what an Envoy takes once
-        before = await heap_bytes(capture)
-        slowest = 0.0
-        for _ in range(48 if receiver is wedged else 16):  # a fixed 1.6 MB of log each second
-            sent = time.monotonic()
-            assert await send_in_batches(capture.customers, [raw] * 200, connections=2, batch=1) == 200
-            took = time.monotonic() - sent
-            slowest = max(slowest, took / 100)
-            await asyncio.sleep(max(0.0, 0.25 - took))
-        assert slowest < 0.05
-        assert await heap_bytes(capture) - before < 14 << 20  # of about 19 MB
-        if receiver is wedged:  # its connection is given up, and with it what waited there
-            assert await stat(capture, "cluster.log.upstream_cx_destroy") >= 1
-        else:
-            assert await stat(capture, "access_logs.fluentd.shadowrun.entries_lost") > 0
+        said: list[str] = []
+        log = OutcomeFile(capture.outcome_log)
+        telling = Telling(log, URL(f"http://127.0.0.1:{port}"), TOKEN, http, said.append)
+        done = asyncio.Event()
+
+        async def tells() -> None:
+            while not done.is_set():
+                await telling.turn()
+                await asyncio.sleep(0.001)  # far more often than it does
+
+        telling_on = asyncio.create_task(tells())
+        for first in range(0, 20_000, 1000):
+            assert await send_in_batches(capture.customers, requests(first, 1000)) == 1000
+
+        async def all_told() -> bool:
+            return len(mirror.records) >= 20_000
+
+        with contextlib.suppress(AssertionError):
+            await until(all_told, 5.0)
+        done.set()
+        await telling_on
+        await mirror.peer.stop()
+    assert said == []
+    assert sorted(map(int, mirror.ids())) == list(range(20_000))
+
+
+@asynccontextmanager
+async def telling_to(folder: Path, url: str, said: list[str]) -> AsyncIterator[tuple[Path, Telling]]:
+    async with aiohttp.ClientSession() as http:
+        log = folder / "outcomes.jsonl"
+        yield log, Telling(OutcomeFile(log), URL(url), TOKEN, http, said.append)
+
+
+async def test_every_mirror_behind_the_name_is_told_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (port,) = free_ports(1)
+    hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+    asked: list[str] = []
+
+    async def getaddrinfo(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
+        asked.append(host)
+        return [(None, None, None, "", (each, port)) for each in hosts]
+
+    said: list[str] = []
+    async with telling_to(tmp_path, f"http://x-mirror-pods.ns.svc:{port}", said) as (log, telling):
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+        mirrors = [Told(port, host) for host in hosts]
+        for mirror in mirrors[:2]:
+            await mirror.peer.start()
+        log.write_bytes(b'{"id": "1"}\n{"id": "2"}\n{"id":')
+        await telling.turn()
+        with log.open("ab") as file:
+            file.write(b' "3"}\n')
+        await telling.turn()
+        assert [mirror.ids() for mirror in mirrors] == [["1", "2", "3"]] * 2 + [[]]
+        assert said == ["outcomes that a mirror was not told: 2"]  # the third comes with the next minute
+        assert asked == ["x-mirror-pods.ns.svc"] * 2  # again, since one of them was not there
+        for mirror in mirrors[:2]:
+            await mirror.peer.stop()
+
+
+async def test_a_name_without_an_address_costs_the_records(tmp_path: Path) -> None:
+    said: list[str] = []
+    async with telling_to(tmp_path, "http://nowhere.invalid:9090", said) as (log, telling):
+        log.write_bytes(b"1\n2\n")
+        await telling.turn()
+        assert log.stat().st_size == 0
+        await telling.turn()
+    assert said == ["outcomes that a mirror was not told: 2"]
+
+
+async def test_a_log_that_cannot_be_read_is_said_once_and_by_its_kind(tmp_path: Path) -> None:
+    said: list[str] = []
+    async with telling_to(tmp_path, "http://127.0.0.1:1", said) as (log, telling):
+        log.mkdir()
+        await telling.turn()
+        await telling.turn()
+        log.rmdir()
+        await telling.turn()
+    assert said == ["the outcome log cannot be read: IsADirectoryError", "the outcome log can be read"]
+
+
+@pytest.mark.parametrize("fault", MIRRORS)
+async def test_whatever_a_mirror_does_with_outcomes_a_turn_ends_and_keeps_nothing(fault: str, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    said: list[str] = []
+    async with (
+        MIRRORS[fault](port),
+        telling_to(tmp_path, f"http://127.0.0.1:{port}", said) as (log, telling),
+    ):
+        log.write_bytes(b'{"canary": 1}\n' * 200_000)  # 2.8 MB
+        started = time.monotonic()
+        await telling.turn()
+        assert time.monotonic() - started < 4.0
+        assert log.stat().st_size == 0
+    assert len(said) == 1
+    assert "canary" not in said[0]
+    assert 0 < int(said[0].removeprefix("outcomes that a mirror was not told: ")) <= 200_000
+
+
+async def test_the_companion_tells_what_envoy_wrote(tmp_path: Path) -> None:
+    async with companioned(tmp_path) as (capture, control, _):
+        client = Client(capture.customers)
+        for number in range(5):
+            await client.request([("x-request-id", f"r{number}")])
+
+        async def told() -> bool:
+            return len(control.outcomes) >= 5
+
+        await until(told, 5.0)
+        client.close()
+        assert sorted(json.loads(line)["id"] for line in control.outcomes) == ["r0", "r1", "r2", "r3", "r4"]
+        assert capture.outcome_log.stat().st_size == 0

@@ -24,11 +24,10 @@ _MIRROR = Path(__file__).resolve().parents[3] / "mirror"
 class MirrorProcess:
     """One replica; it may be started again on the same ports, as a pod would be."""
 
-    def __init__(self, folder: Path, data_port: int, control_port: int, log_port: int) -> None:
+    def __init__(self, folder: Path, data_port: int, control_port: int) -> None:
         self.folder = folder
         self.data_port = data_port
         self.control_port = control_port
-        self.log_port = log_port
         self.process: asyncio.subprocess.Process | None = None
 
     @property
@@ -67,7 +66,6 @@ class MirrorProcess:
             "SHADOWRUN_HOST": "127.0.0.1",
             "SHADOWRUN_DATA_PORT": str(self.data_port),
             "SHADOWRUN_CONTROL_PORT": str(self.control_port),
-            "SHADOWRUN_LOG_PORT": str(self.log_port),
             "SHADOWRUN_LOG_LEVEL": log_level,
             "POD_NAME": "mirror-0",
             "POD_UID": "pod-uid",

@@ -128,9 +128,7 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(
-    *scripts: Script, clocks: Clocks | None = None, data_port: int = 0, log_port: int = 0, **changes: Any
-) -> AsyncIterator[Rig]:
+async def rig(*scripts: Script, clocks: Clocks | None = None, data_port: int = 0, **changes: Any) -> AsyncIterator[Rig]:
     """A replica with one engine per script, in the order of the arms."""
     engines = [Engine(script) for script in scripts]
     for engine in engines:
@@ -139,7 +137,7 @@ async def rig(
     replica = Replica(
         config, TOKEN, pod="mirror-0", pod_uid="pod-uid", epoch="epoch", rng=random.Random(1), clocks=clocks
     )
-    await replica.start("127.0.0.1", data_port, 0, log_port)
+    await replica.start("127.0.0.1", data_port, 0)
     running = Rig(replica, engines)
     try:
         yield running

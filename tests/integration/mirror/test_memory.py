@@ -55,7 +55,7 @@ async def test_memory_does_not_grow_with_what_has_passed(tmp_path: Path) -> None
             admission=Admission(max_in_flight=IN_FLIGHT, timeout_s=10.0),
             capture=msgspec.structs.replace(config.capture, max_body_bytes=1 << 20),
         )
-        async with running_mirror(MirrorProcess(tmp_path, *free_ports(3)), config) as process:
+        async with running_mirror(MirrorProcess(tmp_path, *free_ports(2)), config) as process:
             await copies(process, config, range(WARM))
             warm = resident_mib(process.pid)
             baseline.got.clear()

@@ -1,17 +1,19 @@
 """What the primary made of the originals, as a real Envoy logs it and as anybody may send it."""
 
 import asyncio
-import contextlib
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import aiohttp
 import pytest
-from shadowrun_mirror.capture.outcome_log import LOG_TAG
+from shadowrun_mirror.capture.outcome_file import OutcomeFile
+from shadowrun_mirror.capture.outcome_log import MAX_BATCH_BYTES
+from shadowrun_mirror.capture.telling import Telling
 from shadowrun_mirror.evidence import Evidence, PrimaryEvidence
-from shadowrun_mirror.primary import MAX_CONNECTIONS, MAX_MESSAGE_BYTES
+from yarl import URL
 
 from tests.integration.capture.harness import (
     Capture,
@@ -25,12 +27,11 @@ from tests.integration.capture.harness import (
     running_capture,
     until,
 )
-from tests.integration.mirror.engine import answers, hangs
-from tests.integration.mirror.rig import Rig, rig
+from tests.integration.mirror.engine import answers
+from tests.integration.mirror.rig import TOKEN, Rig, rig
 
 pytestmark = pytest.mark.mirror
 
-pack = msgspec.msgpack.encode
 BODY = b'{"model":"m","messages":[]}'
 
 
@@ -47,16 +48,23 @@ async def as_told(head: Message, reader: asyncio.StreamReader, writer: asyncio.S
 
 @asynccontextmanager
 async def live_traffic(folder: Path) -> AsyncIterator[tuple[Capture, Rig]]:
-    """Real capture in front of a primary, and a replica that gets its copies and its log."""
-    async with running_capture(folder) as capture:
-        data_port, log_port = capture.mirror_port, capture.log_port
-        async with rig(answers(), answers(), data_port=data_port, log_port=log_port, run_uid="run-1") as mirror:
-            primary = await Peer(capture.primary_port, as_told).start()
-            try:
-                await capture.follow(directive(threshold=0))
-                yield capture, mirror
-            finally:
-                await primary.stop()
+    """Real capture in front of a primary, and a replica that gets its copies and is told of its log."""
+    async with (
+        running_capture(folder) as capture,
+        rig(answers(), answers(), data_port=capture.mirror_port, run_uid="run-1") as mirror,
+        aiohttp.ClientSession() as http,
+    ):
+        primary = await Peer(capture.primary_port, as_told).start()
+        url = URL(f"http://127.0.0.1:{mirror.replica.control_port}")
+        telling = Telling(OutcomeFile(capture.outcome_log), url, TOKEN, http, print)
+        tells = asyncio.create_task(telling.run())
+        try:
+            await capture.follow(directive(threshold=0))
+            yield capture, mirror
+        finally:
+            tells.cancel()
+            await asyncio.gather(tells, return_exceptions=True)
+            await primary.stop()
 
 
 def of_primary(evidence: Evidence) -> PrimaryEvidence:
@@ -98,80 +106,49 @@ async def test_every_outcome_of_the_primary_is_counted_with_its_pair(tmp_path: P
     assert 'shadowrun_mirror_primary_outcomes_total{outcome="answered"} 3.0' in text
 
 
-def forward(*records: dict[str, Any]) -> bytes:
-    return pack([LOG_TAG, [[1, each] for each in records]])
-
-
-def record(request_id: str, **changes: Any) -> dict[str, Any]:
+def record(request_id: str, **changes: Any) -> bytes:
     usual = {"status": 200, "flags": "-", "first_byte_us": 1000, "run": "run-uid", "route": "sampled-1"}
-    return {"id": request_id, **usual, **changes}
+    return json.dumps({"id": request_id, **usual, **changes}).encode()
 
 
-async def write(mirror: Rig, *pieces: bytes, wait_s: float = 0.1) -> bool:
-    """Send to the log port; whether the connection was still there afterwards."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", mirror.replica.log_port)
-    with contextlib.suppress(ConnectionError):
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(0.01)
-    try:
-        await asyncio.wait_for(reader.read(1), wait_s)
-    except TimeoutError:
-        return True
-    except ConnectionError:
-        return False
-    finally:
-        writer.close()
-    return False
+async def tell(mirror: Rig, *lines: bytes) -> int:
+    return (await mirror.control("POST", "/outcomes", content=b"\n".join(lines))).status_code
 
 
-async def test_a_log_line_counts_whether_it_comes_before_or_after_its_copy_or_its_end() -> None:
+async def test_a_line_counts_whether_it_comes_before_or_after_its_copy_or_its_end() -> None:
     async with rig(answers(delay_s=0.2), answers()) as mirror:
-        await write(mirror, forward(record("early")))
+        assert await tell(mirror, record("early")) == 204
         for name in ("early", "during", "late", "never"):
             await mirror.copy(headers={"x-request-id": name})
-        await write(mirror, forward(record("during", status=500)))
+        await tell(mirror, record("during", status=500))
         await mirror.settled()
-        whole = forward(record("late", status=0, flags="DC"), record("unknown"))
-        await write(mirror, *(bytes([byte]) for byte in whole[:20]), whole[20:] + forward(record("late")))
+        await tell(mirror, record("late", status=0, flags="DC"), record("unknown"), record("late"))
         primary = of_primary(await mirror.settled())
     assert (primary.answered.requests, primary.failed.requests, primary.cut.requests) == (1, 1, 1)
     assert primary.refused.requests == 0
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"GET / HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"\xc1",
-        b"\xdb\x7f\xff\xff\xff" + b"x" * 1000,
-        pack(["another", []]),
-        pack([LOG_TAG, "x" * MAX_MESSAGE_BYTES]),
-        b"\x91" * 100_000 + b"\0",
-        b"\xdd\xff\xff\xff\xff" * 400_000,
-    ],
-)
-async def test_what_is_no_log_costs_its_connection_and_nothing_else(data: bytes) -> None:
+async def test_of_several_mirrors_each_joins_its_own_pairs() -> None:
+    async with rig(answers(), answers()) as one, rig(answers(), answers()) as other:
+        await one.copy(headers={"x-request-id": "a"})
+        await other.copy(headers={"x-request-id": "b"})
+        for mirror in (one, other):
+            await tell(mirror, record("a"), record("b", status=404))
+        mine, others = [of_primary(await mirror.settled()) for mirror in (one, other)]
+    assert (mine.answered.requests, mine.refused.requests) == (1, 0)
+    assert (others.answered.requests, others.refused.requests) == (0, 1)
+
+
+async def test_only_who_has_the_token_may_tell_and_only_so_much() -> None:
     async with rig(answers(), answers()) as mirror:
-        assert not await write(mirror, data, wait_s=5)
-        await write(mirror, forward(record("one")))
-        assert (await mirror.copy(headers={"x-request-id": "one"})).status_code == 202
-        primary = of_primary(await mirror.settled())
+        await mirror.copy(headers={"x-request-id": "a"})
+        denied = await mirror.control("POST", "/outcomes", token="wrong", content=record("a"))
+        assert denied.status_code == 401
+        assert await tell(mirror, record("a"), b"x" * MAX_BATCH_BYTES) == 413
+        assert await tell(mirror, b"GET / HTTP/1.1", record("other", run="another"), record("a")[:30]) == 204
+        assert not of_primary(await mirror.settled()).answered.requests
+        assert await tell(mirror, record("a")) == 204
+        assert of_primary(await mirror.settled()).answered.requests == 1
         text = await mirror.metrics()
-        assert not mirror.replica.outcomes.connections
-    assert primary.answered.requests == 1
-    assert 'shadowrun_mirror_refused_total{reason="log"} 1.0' in text
-
-
-async def test_connections_to_the_log_are_bounded() -> None:
-    async with rig(hangs, hangs) as mirror:
-        writers = [
-            (await asyncio.open_connection("127.0.0.1", mirror.replica.log_port))[1] for _ in range(MAX_CONNECTIONS + 3)
-        ]
-        await asyncio.sleep(0.1)
-        assert len(mirror.replica.outcomes.connections) == MAX_CONNECTIONS
-        text = await mirror.metrics()
-        for writer in writers:
-            writer.close()
-    assert 'shadowrun_mirror_refused_total{reason="connections"} 3.0' in text
+    assert 'shadowrun_mirror_refused_total{reason="log_record"} 2.0' in text
+    assert 'shadowrun_mirror_refused_total{reason="other_run"} 1.0' in text

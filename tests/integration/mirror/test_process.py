@@ -14,7 +14,7 @@ import httpx
 import msgspec
 import pytest
 from shadowrun_mirror.breaker import FAILURES
-from shadowrun_mirror.capture.outcome_log import LOG_TAG
+from shadowrun_mirror.capture.outcome_log import MAX_BATCH_BYTES
 from shadowrun_mirror.config import Arm, MirrorConfig, encode
 from shadowrun_mirror.evidence import Evidence
 
@@ -46,9 +46,8 @@ SECRETS = {
 class Process:
     """`python -m shadowrun_mirror` on its own ports."""
 
-    def __init__(self, process: asyncio.subprocess.Process, data_port: int, control_port: int, log_port: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, data_port: int, control_port: int) -> None:
         self.process = process
-        self.log_port = log_port
         self.data_url = f"http://127.0.0.1:{data_port}/v1/chat/completions"
         self.control_url = f"http://127.0.0.1:{control_port}"
 
@@ -58,14 +57,13 @@ class Process:
         return (out + err).decode()
 
 
-def environment(boot: Path, data_port: int, control_port: int, log_port: int) -> dict[str, str]:
+def environment(boot: Path, data_port: int, control_port: int) -> dict[str, str]:
     return os.environ | {
         "PYTHONPATH": str(Path(__file__).parents[3] / "mirror"),
         "SHADOWRUN_BOOT": str(boot),
         "SHADOWRUN_HOST": "127.0.0.1",
         "SHADOWRUN_DATA_PORT": str(data_port),
         "SHADOWRUN_CONTROL_PORT": str(control_port),
-        "SHADOWRUN_LOG_PORT": str(log_port),
         "SHADOWRUN_LOG_LEVEL": "DEBUG",
         "POD_NAME": "mirror-0",
         "POD_UID": "pod-uid",
@@ -87,7 +85,7 @@ async def spawn(env: dict[str, str]) -> asyncio.subprocess.Process:
 async def running(boot: Path, config: MirrorConfig) -> AsyncIterator[Process]:
     (boot / "config.json").write_bytes(encode(config))
     (boot / "token").write_text(TOKEN + "\n")
-    ports = closed_port(), closed_port(), closed_port()
+    ports = closed_port(), closed_port()
     process = Process(await spawn(environment(boot, *ports)), *ports)
     try:
         async with asyncio.timeout(20), httpx.AsyncClient(trust_env=False) as http:
@@ -158,7 +156,7 @@ async def test_boot_files_that_cannot_be_used_end_it_at_once(
 ) -> None:
     (tmp_path / "config.json").write_bytes(config)
     (tmp_path / "token").write_text(token)
-    process = await spawn(environment(tmp_path, closed_port(), closed_port(), closed_port()))
+    process = await spawn(environment(tmp_path, closed_port(), closed_port()))
     _, err = await asyncio.wait_for(process.communicate(), 20)
     assert process.returncode == 2
     assert named in json.loads(err)["error" if named == "DecodeError" else "field"]
@@ -181,16 +179,14 @@ async def _http2_nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWr
     writer.close()
 
 
-async def _told_to_the_log(process: Process) -> None:
-    """Log lines that make sense, that do not, and that are none, each with a secret in it."""
+async def _told_of_the_primary(http: httpx.AsyncClient, process: Process) -> list[int]:
+    """Lines of capture's log that make sense, that do not, and that are none, each with a secret in it."""
     record = {"id": SECRETS["id"], "status": 200, "flags": SECRETS["log"], "first_byte_us": 5, "run": "run-uid"}
     wrong = record | {"status": SECRETS["log"]}
-    lines = msgspec.msgpack.encode([LOG_TAG, [[1, record], [1, wrong], [1, record | {"run": SECRETS["log"]}]]])
-    for data in (lines, SECRETS["log"].encode(), msgspec.msgpack.encode([SECRETS["log"], [[1, record]]])):
-        _, writer = await asyncio.open_connection("127.0.0.1", process.log_port)
-        writer.write(data)
-        await writer.drain()
-        writer.close()
+    lines = b"\n".join(json.dumps(each).encode() for each in (record, wrong, record | {"run": SECRETS["log"]}))
+    url, token = process.control_url + "/outcomes", {"authorization": f"Bearer {TOKEN}"}
+    bodies = lines, SECRETS["log"].encode(), SECRETS["log"].encode() * MAX_BATCH_BYTES
+    return [(await http.post(url, content=each, headers=token)).status_code for each in bodies]
 
 
 async def test_nothing_can_make_an_image_of_its_memory() -> None:
@@ -199,7 +195,7 @@ async def test_nothing_can_make_an_image_of_its_memory() -> None:
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), *resource.getrlimit(resource.RLIMIT_CORE))"
     )
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, env=environment(Path(), 1, 1, 1), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", code, env=environment(Path(), 1, 1), stdout=asyncio.subprocess.PIPE
     )
     out, _ = await process.communicate()
     assert out.split() == [b"0", b"0", b"0"]
@@ -251,7 +247,7 @@ async def test_no_secret_of_a_request_or_an_answer_is_in_anything_the_mirror_wri
                 process.data_url, content=bodies[0], headers=headers | marks(config, 9) | other_run
             )
             written.append(str(answer.headers) + answer.text)
-            await _told_to_the_log(process)
+            assert await _told_of_the_primary(http, process) == [204, 204, 413]
             for number in range(FAILURES):  # until the arm that is away is left alone
                 named = headers | marks(config, 0) | {"x-request-id": f"{SECRETS['id']}{number or ''}"}
                 await http.post(process.data_url, content=bodies[0], headers=named)

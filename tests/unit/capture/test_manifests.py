@@ -186,14 +186,16 @@ def test_envoy_reaches_the_primary_by_its_own_service_in_a_cluster_of_any_domain
 def test_copies_go_to_each_of_several_mirrors_and_questions_to_any() -> None:
     several = replace(INPUTS, mirrors=3)
     clusters = {c["name"]: c for c in bootstrap(several)["static_resources"]["clusters"]}
-    for name, port in (("mirror", 8080), ("log", 8081)):
-        (endpoint,) = clusters[name]["load_assignment"]["endpoints"][0]["lb_endpoints"]
-        address = endpoint["endpoint"]["address"]["socket_address"]
-        assert address == {"address": "demo-mirror-pods.inference.svc", "port_value": port}
+    (endpoint,) = clusters["mirror"]["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    address = endpoint["endpoint"]["address"]["socket_address"]
+    assert address == {"address": "demo-mirror-pods.inference.svc", "port_value": 8080}
     assert clusters["mirror"]["lb_policy"] == "RING_HASH"
     assert "lb_policy" not in {c["name"]: c for c in bootstrap(INPUTS)["static_resources"]["clusters"]}["mirror"]
-    asked = {e["name"]: e.get("value") for e in pod(several)["containers"][1]["env"]}["MIRROR_URL"]
-    assert asked == "http://demo-mirror.inference.svc:9090"
+    one, each = (
+        {e["name"]: e.get("value") for e in pod(inputs)["containers"][1]["env"]} for inputs in (INPUTS, several)
+    )
+    assert one["MIRROR_URL"] == one["MIRRORS_URL"] == each["MIRROR_URL"] == "http://demo-mirror.inference.svc:9090"
+    assert each["MIRRORS_URL"] == "http://demo-mirror-pods.inference.svc:9090"
 
 
 def test_several_mirrors_are_chosen_by_key_and_then_by_request() -> None:
@@ -235,3 +237,29 @@ def test_copies_have_a_bounded_number_and_room_in_memory(size: int) -> None:
     assert 4 <= max_copies(size) <= 256
     assert envoy_memory_bytes(size) >= (1 << 30) + 2 * max_copies(size) * size
     assert max_copies(size) * size <= max(64 << 20, 4 * size)
+
+
+def test_outcomes_are_written_to_a_small_volume_in_memory_that_nothing_waits_for() -> None:
+    spec = pod()
+    (volume,) = (each for each in spec["volumes"] if each["name"] == "outcomes")
+    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "4Mi"}
+    for container in spec["containers"]:
+        assert {"name": "outcomes", "mountPath": "/var/run/shadowrun-outcomes"} in container["volumeMounts"]
+    limit = int(spec["containers"][0]["resources"]["limits"]["memory"].removesuffix("Mi"))
+    assert limit << 20 >= envoy_memory_bytes(1 << 20) + (4 << 20)  # what is in the volume counts as Envoy's
+    loaded = bootstrap(INPUTS)
+    (logger,) = (
+        each["typed_config"]
+        for each in loaded["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"][
+            "access_log"
+        ]
+        if not each["name"].endswith(".stats")
+    )
+    assert logger["path"] == "/var/run/shadowrun-outcomes/outcomes.jsonl"
+    assert logger["path"] in spec["containers"][1]["command"][2]
+    assert {each["name"] for each in loaded["static_resources"]["clusters"]} == {"primary", "copies", "mirror"}
+
+
+def test_what_envoy_says_of_the_requests_it_died_in_is_thrown_away() -> None:
+    command = pod()["containers"][0]["command"][2]
+    assert command.endswith("--log-path $log --file-flush-interval-msec 500 2>/dev/null")

@@ -99,8 +99,8 @@ def test_a_single_rare_loss_is_wider_than_by_blocks() -> None:
         (40, 20, 40, 1),  # already long enough
         (600, 2, 60, 10),
         (90, 10, 45, 2),
-        (170, 1, 24, 7),  # 20 pairs a block would leave 9 blocks: the longest that leave 24
-        (20, 5, 20, 1),  # nor that: the longest that leave 15
+        (170, 1, 19, 9),  # 20 pairs a block would leave 9 blocks: the longest that leave 18
+        (16, 5, 16, 1),  # nor that: the longest that leave 15
         (10, 50, 10, 1),  # never 15 blocks: the finest there is
     ],
 )

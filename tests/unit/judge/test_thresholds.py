@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 from shadowrun_mirror.histogram import GAMMA, Histogram
 from shadowrun_operator.judge.rules import Criterion, Rules
-from shadowrun_operator.judge.thresholds import indicators, position, shortfalls, tie_shift
+from shadowrun_operator.judge.thresholds import Position, indicators, levels, position, shortfalls, tie_shift
 
 from tests.unit.judge.synthetic import BETTER, NOT_SLOWER, SLO_KEPT, Recorder, equal, judged, recorded
 
@@ -135,6 +135,41 @@ def test_equal_traffic_rarely_counts_as_drift(p: float) -> None:
         assert place is not None
         drifts += place.drifted(p)
     assert binomtest(drifts, runs, 0.05, alternative="greater").pvalue > 0.01
+
+
+def placed(baseline: list[float], limit_s: float) -> Position:
+    place = position(of(baseline), limit_s, 400)
+    assert place is not None
+    return place
+
+
+def test_levels_reach_from_the_quantile_asked_for_to_that_of_the_limit() -> None:
+    median = Criterion(name="c", metric="TTFT", quantile=0.5, require="Better")
+    found = levels(median, of(SPREAD), of([0.8 * v for v in SPREAD]), placed(SPREAD, of(SPREAD).quantile(0.8)))
+    assert found[0].share == pytest.approx(0.5, abs=0.01)
+    assert found[-1].share == pytest.approx(0.8, abs=0.01)
+    assert all(0 < level.least <= level.most for level in found)
+    worse = levels(median, of(SPREAD), of([1.3 * v for v in SPREAD]), placed(SPREAD, of(SPREAD).quantile(0.2)))
+    assert worse[0].share == pytest.approx(0.2, abs=0.01)
+    assert all(level.least <= level.most < 0 for level in worse)
+
+
+def test_equal_arms_are_equal_at_every_level() -> None:
+    median = Criterion(name="c", metric="TTFT", quantile=0.5, require="Better")
+    found = levels(median, of(SPREAD), of(SPREAD), placed(SPREAD, of(SPREAD).quantile(0.8)))
+    assert all(level.least == pytest.approx(0.0) for level in found)
+
+
+def test_failures_of_the_candidate_never_help_at_any_level() -> None:
+    place = placed(SPREAD, of(SPREAD).quantile(0.8))
+    faster = [0.8 * v for v in SPREAD]
+    whole, failing = (levels(P95, of(SPREAD), of(v), place) for v in (faster, [*faster[20:], *[math.inf] * 20]))
+    assert all(b.least <= a.least and b.most <= a.most for a, b in zip(whole, failing, strict=True))
+
+
+def test_where_failures_of_the_baseline_reach_there_are_no_levels() -> None:
+    failing = [*SPREAD[:150], *[math.inf] * 50]
+    assert levels(P95, of(failing), of(SPREAD), placed(failing, of(failing).quantile(0.5))) == ()
 
 
 def test_an_equal_candidate_meets_not_worse_and_not_better() -> None:

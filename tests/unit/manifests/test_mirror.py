@@ -5,7 +5,6 @@ import base64
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from shadowrun_mirror.capture.outcome_log import LOG_PORT
 from shadowrun_mirror.config import CREDENTIAL_HEADERS, MODULO, MirrorConfig, Pauses, TrafficClass, decode_config
 from shadowrun_operator.api.spec import Spec
 from shadowrun_operator.manifests import names
@@ -81,7 +80,7 @@ def test_the_secret_holds_the_configuration_and_the_token() -> None:
 def test_copies_come_from_capture_only_and_control_from_the_operator_too() -> None:
     data, control = mirror_network_policy(RUN, operator_namespace="ops")["spec"]["ingress"]
     capture = {"podSelector": {"matchLabels": names.selector(RUN, "capture")}}
-    assert data == {"from": [capture], "ports": [{"protocol": "TCP", "port": port} for port in (8080, 8081)]}
+    assert data == {"from": [capture], "ports": [{"protocol": "TCP", "port": 8080}]}
     assert capture in control["from"]
     assert {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ops"}}} in control["from"]
 
@@ -91,7 +90,7 @@ def test_an_operator_outside_the_cluster_still_reaches_the_control_port() -> Non
     assert "from" not in control
 
 
-def test_copies_of_another_proxy_come_from_anywhere_and_nothing_is_logged() -> None:
+def test_copies_of_another_proxy_come_from_anywhere_and_nobody_tells_outcomes() -> None:
     data, control = mirror_network_policy(RUN, operator_namespace="ops", external=True)["spec"]["ingress"]
     assert data == {"ports": [{"protocol": "TCP", "port": 8080}]}
     assert control["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ops"}}}]
@@ -100,13 +99,9 @@ def test_copies_of_another_proxy_come_from_anywhere_and_nothing_is_logged() -> N
 def test_the_services_offer_every_port_of_the_pod() -> None:
     pods = mirror_deployment(RUN, image="m:1", token="t")["spec"]["template"]["spec"]
     offered = {p["name"]: p["containerPort"] for p in pods["containers"][0]["ports"]}
-    assert offered == {"data": 8080, "log": 8081, "control": 9090}
+    assert offered == {"data": 8080, "control": 9090}
     for service in (mirror_service(RUN), mirror_pods_service(RUN)):
         assert {p["targetPort"]: p["port"] for p in service["spec"]["ports"]} == offered
-
-
-def test_capture_logs_to_the_port_that_the_mirror_opens() -> None:
-    assert names.LOG_PORT == LOG_PORT
 
 
 def test_the_service_for_copies_leads_to_the_data_port_and_outlives_the_run() -> None:

@@ -1,101 +1,39 @@
-"""The log of capture as raw bytes: cut anywhere, foreign, broken, endless."""
+"""The lines of capture's log as anybody may send them: ours, foreign, torn, senseless."""
 
+import json
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shadowrun_mirror.capture.outcome_log import LOG_TAG
 from shadowrun_mirror.join import Outcome, request_mark
-from shadowrun_mirror.primary import GarbageError, Messages, OutcomeLog
+from shadowrun_mirror.primary import Told, told
 
 pytestmark = pytest.mark.mirror
 
-pack = msgspec.msgpack.encode
-extended = st.tuples(st.integers(0, 5), st.binary()).map(lambda each: msgspec.msgpack.Ext(*each))
-scalars: st.SearchStrategy[Any] = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**63), 2**64 - 1),
-    st.floats(allow_nan=False),
-    st.text(max_size=300),
-    st.binary(max_size=300),
-    extended,
-)
-values = st.recursive(
-    scalars, lambda v: st.lists(v, max_size=20) | st.dictionaries(st.text(max_size=40), v, max_size=20), max_leaves=30
-)
-
-
-@given(st.lists(values, max_size=5), st.data())
-def test_messages_come_out_whole_however_they_were_cut(sent: list[Any], data: st.DataObject) -> None:
-    messages, stream = Messages(), b"".join(map(pack, sent))
-    got: list[bytes] = []
-    while stream:
-        size = data.draw(st.integers(1, len(stream)))
-        got += messages.feed(stream[:size])
-        stream = stream[size:]
-    assert got == [pack(value) for value in sent]
-
-
-@pytest.mark.parametrize("size", [15, 16, 31, 32, 255, 256, 65535, 65536])
-def test_every_width_of_a_length_is_walked(size: int) -> None:
-    for value in (
-        "x" * size,
-        b"x" * size,
-        [1] * size,
-        dict.fromkeys(range(size), 1),
-        msgspec.msgpack.Ext(1, b"x" * size),
-    ):
-        assert list(Messages(2**20).feed(pack(value) + pack(7))) == [pack(value), pack(7)]
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_taken_or_are_garbage(data: bytes) -> None:
-    messages = Messages(100)
-    try:
-        for byte in data:
-            for message in messages.feed(bytes([byte])):
-                assert message in data
-    except GarbageError:
-        return
-    assert len(messages._held) <= 100
-
-
-@pytest.mark.parametrize(
-    "data", [b"\xc1", pack("x" * 200), pack(list(range(200))), b"\xdb\xff\xff\xff\xff", b"\xc6\x7f\xff\xff\xff"]
-)
-def test_what_is_no_messagepack_or_too_long_is_garbage_at_once(data: bytes) -> None:
-    with pytest.raises(GarbageError):
-        list(Messages(100).feed(data))
+RUN = "run-uid"
 
 
 def record(**changes: Any) -> dict[str, Any]:
-    usual = {"id": "id-1", "status": 200, "flags": "-", "first_byte_us": 1500, "run": "run-uid", "route": "sampled-1"}
+    usual = {"id": "id-1", "status": 200, "flags": "-", "first_byte_us": 1500, "run": RUN, "route": "sampled-1"}
     return usual | changes
 
 
-def taken(*records: Any, tag: Any = LOG_TAG) -> tuple[list[tuple[int, Outcome]], list[str]]:
-    ended: list[tuple[int, Outcome]] = []
-    refused: list[str] = []
-    log = OutcomeLog("run-uid", lambda mark, outcome: ended.append((mark, outcome)), refused.append)
-    log.take(pack([tag, [[1_700_000_000, each] for each in records]]))
-    return ended, refused
+def read(*records: Any) -> Told:
+    return told(b"\n".join(json.dumps(each).encode() for each in records), RUN)
 
 
-def test_a_record_is_an_outcome_under_the_hash_of_its_id() -> None:
-    ended, refused = taken(record(), record(id=" id-2 ", status=503, flags="UC", first_byte_us=None))
-    assert ended == [
+def test_a_line_is_an_outcome_under_the_hash_of_its_id() -> None:
+    found = read(record(), record(id=" id-2 ", status=503, flags="UC", first_byte_us=None))
+    assert found.ended == [
         (request_mark(b"id-1"), Outcome(kind="answered", first_byte_s=0.0015)),
         (request_mark(b"id-2"), Outcome(kind="failed", first_byte_s=None)),
     ]
-    assert refused == []
+    assert (found.senseless, found.of_another_run) == (0, 0)
 
 
-def test_records_of_another_run_and_without_an_id_are_no_outcomes() -> None:
-    ended, refused = taken(record(run="another"), record(id=None), record(id=""))
-    assert (ended, refused) == ([], ["other_run"])
+def test_lines_of_another_run_and_without_an_id_are_no_outcomes() -> None:
+    assert read(record(run="another"), record(id=None), record(id="")) == Told(ended=[], senseless=0, of_another_run=1)
 
 
 @pytest.mark.parametrize(
@@ -111,28 +49,32 @@ def test_records_of_another_run_and_without_an_id_are_no_outcomes() -> None:
         record(first_byte_us="x"),
     ],
 )
-def test_one_record_that_makes_no_sense_costs_that_record_only(wrong: Any) -> None:
-    ended, refused = taken(record(), wrong, record(id="id-2"))
-    assert [mark for mark, _ in ended] == [request_mark(b"id-1"), request_mark(b"id-2")]
-    assert refused == ["log_record"]
+def test_one_line_that_makes_no_sense_costs_that_line_only(wrong: Any) -> None:
+    found = read(record(), wrong, record(id="id-2"))
+    assert [mark for mark, _ in found.ended] == [request_mark(b"id-1"), request_mark(b"id-2")]
+    assert (found.senseless, found.of_another_run) == (1, 0)
 
 
-@pytest.mark.parametrize(
-    "message", [[], ["other", []], [LOG_TAG], [LOG_TAG, 3], {}, 1, None, [LOG_TAG, [[1]]], [3, []]]
-)
-def test_a_message_that_is_no_such_log_is_garbage(message: Any) -> None:
-    log = OutcomeLog("run-uid", lambda _, __: None, lambda _: None)
-    with pytest.raises(GarbageError):
-        log.take(pack(message))
+def test_a_torn_line_takes_along_the_one_that_was_written_behind_it() -> None:
+    whole = json.dumps(record()).encode()
+    found = told(whole[:40] + whole + b"\n" + whole + b"\n\n", RUN)
+    assert (len(found.ended), found.senseless) == (1, 1)
 
 
-def test_a_time_of_the_extended_kind_and_options_behind_the_entries_are_fine() -> None:
-    ended: list[int] = []
-    log = OutcomeLog("run-uid", lambda mark, _: ended.append(mark), lambda _: None)
-    log.take(pack([LOG_TAG, [[msgspec.msgpack.Ext(0, b"\0" * 8), record()]], {"fluent_signal": 2}]))
-    assert ended == [request_mark(b"id-1")]
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read(data: bytes) -> None:
+    found = told(data, RUN)
+    assert len(found.ended) + found.senseless + found.of_another_run <= data.count(b"\n") + 1
+
+
+@pytest.mark.parametrize("line", [b"[" * 60_000, b'{"id":' * 10_000, b"\xff" * 100, b'{"id": "\xff"}'])
+def test_nested_and_undecodable_lines_are_senseless(line: bytes) -> None:
+    assert told(line, RUN).senseless == 1
+
+
+def test_fields_that_are_not_known_are_passed_over() -> None:
+    assert len(read(record(more={"deep": [1, 2]})).ended) == 1
 
 
 def test_a_first_byte_before_the_request_began_counts_as_none_waited() -> None:
-    ended, _ = taken(record(first_byte_us=-5))
-    assert ended[0][1].first_byte_s == 0.0
+    assert read(record(first_byte_us=-5)).ended[0][1].first_byte_s == 0.0

@@ -1,0 +1,93 @@
+"""Other ways to look faster than one is: whatever a candidate leaves out, it never passes by it."""
+
+import math
+import random
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from shadowrun_mirror.evidence import Usage
+from shadowrun_mirror.reasons import FailureReason
+from shadowrun_operator.judge.thresholds import indicators
+
+from tests.unit.judge.synthetic import Recorder, judged
+from tests.unit.judge.test_survivors import RULES, conversations
+
+pytestmark = pytest.mark.verdict
+
+PAIRS = 1500
+Trick = Callable[[int, float], bool]
+"""Whether a request of so many tokens is left out; the second argument is its rank among all, from 0 to 1."""
+
+
+def longest(_tokens: int, rank: float) -> bool:
+    return rank >= 0.9
+
+
+def all_but_short(tokens: int, _rank: float) -> bool:
+    return tokens > 4000
+
+
+def run(trick: Trick, *, jointly: bool = False, per_token: float) -> Recorder:
+    """The candidate needs `per_token` times as long per prompt token and fails what the trick leaves out; or, jointly,
+    nobody gets those."""
+    draw, recorder = random.Random(29), Recorder()
+    for number, count in ((0, 400), (1, PAIRS)):
+        recorder.indicators = indicators(RULES, recorder.windows[0]) if number else ()
+        tokens = conversations(draw, count)
+        ranks = {length: i / count for i, length in enumerate(sorted(tokens))}
+        for i, length in enumerate(tokens):
+            baseline, candidate = (
+                0.05 + share * length / 8000 * math.exp(draw.gauss(0, 0.15)) for share in (1.0, per_token)
+            )
+            left_out = bool(number) and trick(length, ranks[length])
+            if left_out and jointly:
+                recorder.drop(number, "Shed", 1, size=4 * length)
+                continue
+            ttft = {"baseline": baseline, "candidate": math.inf if left_out else candidate}
+            recorder.pair(number, 5000 + i // 2, ttft, size=4 * length)
+    return recorder
+
+
+SPEEDS = pytest.mark.parametrize("per_token", [1.25, 0.5])
+
+
+@SPEEDS
+def test_shedding_the_long_ones_leaves_too_little_to_judge(per_token: float) -> None:
+    report = judged(run(longest, jointly=True, per_token=per_token), RULES)
+    assert report.verdict != "Pass"
+    assert "LowCoverage" in [f.reason for f in report.findings]
+    if per_token < 1:
+        assert report.verdict == "Inconclusive"
+
+
+@SPEEDS
+@pytest.mark.parametrize("reason", [FailureReason.STREAM_CUT, FailureReason.EMPTY, FailureReason.HTTP_4XX])
+def test_no_way_of_not_answering_the_long_ones_is_overlooked(reason: FailureReason, per_token: float) -> None:
+    recorder = run(longest, per_token=per_token)
+    candidate = recorder.windows[1].classes["default"].arms["candidate"]
+    candidate.failed = {reason.value: candidate.failed["Timeout"]}
+    report = judged(recorder, RULES)
+    assert (report.verdict, report.reason) == ("Fail", "DroppedHardRequests")
+
+
+@SPEEDS
+@pytest.mark.parametrize("factor", [0.0, 0.1, 10.0])
+def test_wrong_counts_of_tokens_change_nothing(factor: float, per_token: float) -> None:
+    recorder = run(longest, per_token=per_token)
+    honest = judged(recorder, RULES)
+    candidate = recorder.windows[1].classes["default"].arms["candidate"]
+    counted = candidate.usage
+    candidate.usage = Usage(
+        answers=counted.answers if factor else 0,
+        body_bytes=counted.body_bytes if factor else 0,
+        prompt_tokens=round(factor * counted.prompt_tokens),
+    )
+    report = judged(recorder, RULES)
+    assert (report.verdict, report.reason, report.message) == ("Fail", "DroppedHardRequests", honest.message)
+    assert msgspec.json.encode(report.funnel) == msgspec.json.encode(honest.funnel)
+
+
+@SPEEDS
+def test_answering_only_short_ones_fails(per_token: float) -> None:
+    assert judged(run(all_but_short, per_token=per_token), RULES).verdict == "Fail"
