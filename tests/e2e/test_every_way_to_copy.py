@@ -92,7 +92,7 @@ def at_the_end(world: World, name: str) -> dict[str, Any]:
     status = world.wait_complete(name, 240)
     assert_status_adds_up(status)
     assert status["endReason"] == "DurationReached", status["message"]
-    assert status["verdict"] == "Pass", status["message"]
+    assert status["verdict"] == "Pass", (status["message"], status["dropped"], status["failures"])
     return status
 
 

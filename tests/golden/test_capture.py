@@ -15,7 +15,7 @@ pytestmark = pytest.mark.path
 FOLDER = Path(__file__).parent / "capture"
 
 
-def bootstrap(*, mirrors: int = 1, shadow_baggage: ShadowBaggage = "Strip") -> Any:
+def bootstrap(*, mirrors: int = 1, shadow_baggage: ShadowBaggage = "Strip", guarded: bool = False) -> Any:
     return yaml.safe_load(
         capture_bootstrap(
             listen_port=8080,
@@ -27,6 +27,7 @@ def bootstrap(*, mirrors: int = 1, shadow_baggage: ShadowBaggage = "Strip") -> A
             key_headers=("x-conversation-id",),
             run_uid="uid-1",
             shadow_baggage=shadow_baggage,
+            guarded=guarded,
             max_body_bytes=1 << 20,
             ports=CapturePorts(admin=9901, readiness=9902, companion=9091),
         )
@@ -46,6 +47,7 @@ CONVERSATIONS = Sampling(
 )
 GIVEN = {
     "bootstrap": bootstrap(),
+    "bootstrap-guarded": bootstrap(guarded=True),
     "bootstrap-of-three-mirrors-that-trusts-baggage": bootstrap(mirrors=3, shadow_baggage="Trust"),
     "routes-passing": passing_routes("0.0.start"),
     "routes-by-conversation": routes_of(CONVERSATIONS),

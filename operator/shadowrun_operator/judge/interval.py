@@ -17,7 +17,7 @@ the longer one of z's own and of those given as `beside` (the control's), each o
 It is estimated anew from all the evidence at every look, so that a judge needs no memory. Below `MIN_BLOCKS` nothing is
 decided.
 
-Short runs have no `MIN_BLOCKS` of such length. For them, the longest blocks of which there are `FEW_BLOCKS` (else
+Short runs have no `FULL_BLOCKS` of such length. For them, the longest blocks of which there are `FEW_BLOCKS` (else
 `MIN_BLOCKS`) are taken, and the first kind of bound takes the variance `CAUTION` times, or twice their autocorrelation
 time where that is more: load may move more slowly than so short a run can show. So large effects are found in half a
 minute, and small ones only when there is enough to know the noise. The numbers are from simulation (`tests/bench`).
@@ -37,6 +37,7 @@ from shadowrun_operator.judge.likelihood import highest_mean
 from shadowrun_operator.judge.sequence import multiplier, of_few
 
 MIN_BLOCKS = 15
+FULL_BLOCKS = 24
 FEW_BLOCKS = 18
 PAIRS_PER_BLOCK = 20
 TIMES = 10.0
@@ -125,7 +126,7 @@ def estimate(series: BlockSeries, block_s: int = 1, beside: Iterable[BlockSeries
     correlated = max(_correlated_pairs(blocks) for blocks in (finest, *(_blocks(o) for o in beside if o.sums)))
     needed = max(float(PAIRS_PER_BLOCK), TIMES * correlated)
     taken = _long_enough(finest, needed)
-    settled = len(taken.ids) >= MIN_BLOCKS
+    settled = len(taken.ids) >= FULL_BLOCKS
     if not settled:
         taken = _as_there_are(finest)
     pairs, count, residuals = int(finest.pairs.sum()), len(taken.ids), taken.residuals
@@ -139,7 +140,7 @@ def estimate(series: BlockSeries, block_s: int = 1, beside: Iterable[BlockSeries
         won=int(finest.sums.clip(0).sum()),
         lost=int((-finest.sums).clip(0).sum()),
         units=max(float(count), pairs / needed),
-        full=math.ceil(MIN_BLOCKS * needed),
+        full=math.ceil(FULL_BLOCKS * needed),
         caution=1.0 if settled else max(CAUTION, 2 * autocorrelation_time(residuals)),
     )
 
@@ -158,10 +159,10 @@ def _correlated_pairs(blocks: _Blocks) -> float:
 
 
 def _long_enough(finest: _Blocks, needed: float) -> _Blocks:
-    """Blocks with the pairs that are needed; fewer than `MIN_BLOCKS` where there are none such."""
+    """Blocks with the pairs that are needed; fewer than `FULL_BLOCKS` where there are none such."""
     pairs, length = float(finest.pairs.sum()), 1
     taken = finest
-    while len(taken.ids) >= MIN_BLOCKS and pairs < needed * len(taken.ids):
+    while len(taken.ids) >= FULL_BLOCKS and pairs < needed * len(taken.ids):
         length = max(length + 1, math.ceil(length * needed * len(taken.ids) / pairs))
         taken = finest.joined(length)
     return taken

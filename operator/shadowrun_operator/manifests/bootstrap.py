@@ -65,13 +65,14 @@ def capture_bootstrap(
     mirrors: int = 1,
     key_headers: tuple[str, ...] = (),
     shadow_baggage: ShadowBaggage = "Strip",
+    guarded: bool = True,
     routes_folder: str = ROUTES_FOLDER,
     listen_address: str = "0.0.0.0",  # noqa: S104  the customers' port
 ) -> str:
     """Envoy's static configuration as YAML; the routes come from `routes_folder` while it runs.
 
     `mirrors` is how many there are behind `mirror_hosts`; more than one and copies are spread by `key_headers`, then by
-    request id.
+    request id. Only a `guarded` path is timed: customers pay for what a run asks for.
     """
     return _bootstrap_template().render(
         listen_address=listen_address,
@@ -85,6 +86,7 @@ def capture_bootstrap(
         outcome_log=outcome_log,
         log_record=log_record(run_uid),
         baggage_script=_baggage_script() if shadow_baggage == "Strip" else "",
+        guarded=guarded,
         max_body_bytes=max_body_bytes,
         max_copies=max_copies(max_body_bytes),
         max_heap_bytes=envoy_memory_bytes(max_body_bytes, mirrors),

@@ -109,6 +109,7 @@ def capture_secret(inputs: CaptureInputs) -> Manifest:
         key_headers=rules.sampling.key_headers,
         run_uid=inputs.directive.run_uid,
         shadow_baggage=inputs.shadow_baggage,
+        guarded=rules.pauses is not None,
         max_body_bytes=rules.max_body_bytes,
         ports=capture_ports(primary.target_port),
         listen_address="::" if "IPv6" in primary.ip_families else "0.0.0.0",  # noqa: S104

@@ -24,7 +24,7 @@ LARGEST = 1 << 20
 
 @contextlib.asynccontextmanager
 async def _accepts(port: int) -> AsyncIterator[None]:
-    async with engine(port=port, first_s=0, status=202, answer=1):
+    async with engine(port=port, first_s=0, status=202, answer=0):
         yield
 
 

@@ -82,6 +82,9 @@ func engine(arguments []string) {
 }
 
 func plainAnswer(size int) []byte {
+	if size == 0 {
+		return nil
+	}
 	frame := `{"choices":[{"index":0,"message":{"role":"assistant","content":"%s"},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":20}}`
 	return []byte(fmt.Sprintf(frame, bytes.Repeat([]byte("x"), max(1, size-len(frame)+2))))
 }

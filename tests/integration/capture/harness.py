@@ -264,6 +264,7 @@ class Capture:
     mirror_hosts: tuple[str, ...] = ("127.0.0.1",)
     key_headers: tuple[str, ...] = ("x-conversation-id",)
     shadow_baggage: ShadowBaggage = "Strip"
+    guarded: bool = True
     process: asyncio.subprocess.Process | None = None
     epoch: str = ""
     outcome_log: Path = Path()
@@ -297,6 +298,7 @@ class Capture:
             run_uid="run-1",
             outcome_log=str(self.outcome_log),
             shadow_baggage=self.shadow_baggage,
+            guarded=self.guarded,
             max_body_bytes=max_body_bytes,
             ports=self.ports,
             routes_folder=str(self.routes),
