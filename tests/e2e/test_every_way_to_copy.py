@@ -83,7 +83,7 @@ def started(world: World) -> None:
             admission={"maxInFlight": 4, "timeout": "5s", "queue": {"maxLength": 32, "maxWait": "2s"}},
         ),
     )
-    world.apply(customers("other-customers-keep", "front", 5, "keep"))
+    world.apply(customers("other-customers-keep", "front", 8, "keep"))
     world.serve_customers()
     world.serve_customers("third")
 
@@ -117,7 +117,7 @@ def test_two_mirrors_share_the_copies_and_one_may_die(world: World) -> None:
     status = world.wait_complete("several", 240)
     assert_status_adds_up(status)
     assert status["endReason"] == "DurationReached", status["message"]
-    assert status["verdict"] == "Pass" or status["reason"] == "EvidenceLost", status["message"]
+    assert status["verdict"] != "Fail", "the death of a mirror says nothing about the candidate"
     requests = status["funnel"]["requests"]
     assert requests["dropped"] <= 8, "only what was in flight"
     assert condition(status, "LivePathHealthy") == "True"

@@ -119,7 +119,7 @@ class World:
                 raise NeverHappenedError(f"pods left after 150 s: {', '.join(told)}")
             time.sleep(0.5)
 
-    def serve_customers(self, primary: str = "chat", *, rate: float = 5, connection: str = "keep") -> None:
+    def serve_customers(self, primary: str = "chat", *, rate: float = 8, connection: str = "keep") -> None:
         """Customers who never stop, from the moment the capture Service has someone behind it."""
         service = shadowed(primary)
         self.until(f"endpoints of {service}", lambda: self.endpoints(service) != [], 60)

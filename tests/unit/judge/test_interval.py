@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm, t, ttest_1samp
 from shadowrun_mirror.blocks import BlockSeries
-from shadowrun_operator.judge.interval import CAUTION, FEW_BLOCKS, MIN_BLOCKS, PAIRS_PER_BLOCK, Estimate, estimate
+from shadowrun_operator.judge.interval import (
+    CAUTION,
+    FEW_BLOCKS,
+    FULL_BLOCKS,
+    MIN_BLOCKS,
+    PAIRS_PER_BLOCK,
+    Estimate,
+    estimate,
+)
 from shadowrun_operator.judge.sequence import multiplier
 
 from tests.unit.evidence.evidences import pair_lists, series
@@ -108,7 +116,7 @@ def test_the_block_length_is_the_documented_one(seconds: int, per_second: int, b
     result = found([(i, 0) for i in range(seconds) for _ in range(per_second)])
     assert result.block_s == length
     assert abs(result.blocks - blocks) <= 1
-    assert (result.caution == 1.0) == (blocks >= MIN_BLOCKS and per_second * length >= PAIRS_PER_BLOCK)
+    assert (result.caution == 1.0) == (blocks >= FULL_BLOCKS and per_second * length >= PAIRS_PER_BLOCK)
 
 
 @given(st.integers(1, 400), st.integers(1, 30))

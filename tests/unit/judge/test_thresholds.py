@@ -174,7 +174,8 @@ def test_where_failures_of_the_baseline_reach_there_are_no_levels() -> None:
 
 def test_an_equal_candidate_meets_not_worse_and_not_better() -> None:
     report = judged(
-        recorded(candidate=equal, rules=Rules(criteria=(BETTER, NOT_SLOWER))), Rules(criteria=(BETTER, NOT_SLOWER))
+        recorded(candidate=equal, rules=Rules(criteria=(BETTER, NOT_SLOWER)), pairs=1500),
+        Rules(criteria=(BETTER, NOT_SLOWER)),
     )
     assert [r.outcome for r in report.criteria] == ["Inconclusive", "Pass"]
 
