@@ -117,6 +117,8 @@ class Gate:
         if not self._is_selected(config, candidate, place):
             return _LOST[ExcludeReason.NOT_SELECTED]
         reason = self._unreadable(candidate) or self._closed(wall, mono)
+        if reason is DropReason.DISABLED and not self.draining:
+            reason = ExcludeReason.NOT_COPYING
         mark = 0 if reason is not None else _mark(sampling, copy.headers)
         if reason is None and mark in self._seen:
             self._seen.move_to_end(mark)

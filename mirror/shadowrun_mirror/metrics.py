@@ -27,6 +27,7 @@ _RESULT = {
     DropReason.EXPIRED: "expired",
     DropReason.CONFIG_BEHIND: "config_behind",
     ExcludeReason.NOT_SELECTED: "not_selected",
+    ExcludeReason.NOT_COPYING: "not_copying",
     ExcludeReason.MODEL_NOT_LISTED: "model_not_listed",
 }
 _ENDS = ("mirrored", "timeout", "error")

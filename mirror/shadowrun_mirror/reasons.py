@@ -11,6 +11,7 @@ class ExcludeReason(StrEnum):
 
     NOT_SELECTED = "NotSelected"  # the mirror's own hash says no (for instance right after the rate fell)
     MODEL_NOT_LISTED = "ModelNotListed"
+    NOT_COPYING = "NotCopying"  # copying had just been switched off, and capture did not know yet
 
 
 class DropReason(StrEnum):
@@ -22,7 +23,7 @@ class DropReason(StrEnum):
     QUEUE_TIMEOUT = "QueueTimeout"  # waited for a slot longer than the queue allows
     CONVERSATION_JOINED_LATE = "ConversationJoinedLate"  # its beginning was not seen: the arms would lack its history
     DUPLICATE = "Duplicate"  # same request id seen before
-    DISABLED = "Disabled"  # copying is switched off
+    DISABLED = "Disabled"  # this mirror was shutting down, or copying was switched off while it waited for a slot
     EXPIRED = "Expired"
     CONFIG_BEHIND = "ConfigBehind"  # the copy belongs to a window this replica has not been told about
     LOST_IN_TRANSIT = "LostInTransit"  # left capture, never arrived complete; computed by the operator

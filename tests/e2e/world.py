@@ -211,7 +211,7 @@ def primary(name: str) -> list[Manifest]:
         "image": TRAFFIC.tag,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "-m", "examples.engine.simulator"],
-        "env": [{"name": "SPEED", "value": "1"}, {"name": "PREFILL_MS", "value": "0.6"}],
+        "env": [{"name": "SPEED", "value": "1"}, {"name": "PREFILL_MS", "value": "0.3"}],
         "ports": [{"name": "http", "containerPort": 8000}],
         "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1},
         "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},
@@ -302,6 +302,8 @@ def shadow_run(name: str, *, primary: str = "chat", patch: Manifest | None = Non
             {"name": "within-slo", "metric": "WithinSLO", "require": "NotWorse", "margin": "5%", "minPairs": 50},
             {"name": "failures", "metric": "Failures", "require": "NotWorse", "margin": "5%", "minPairs": 50},
         ],
+        # So short a run meets many conversations that began before it.
+        "coverage": {"minRequests": "75%", "minTokens": "65%"},
         "duration": "30s",
         "endConditions": {"minDuration": "10s"},
         "startDeadline": "2m",

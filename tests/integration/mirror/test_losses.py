@@ -272,14 +272,15 @@ async def test_a_late_copy_is_sorted_and_judged_by_the_rules_of_its_own_window()
     assert blocks[0] // 600 == blocks[1]
 
 
-async def test_while_copying_is_off_copies_are_dropped_and_those_in_flight_finish() -> None:
+async def test_while_copying_is_off_copies_are_not_wanted_and_those_in_flight_finish() -> None:
     async with rig(streams(delay_s=0.2), streams(delay_s=0.2)) as mirror:
         await mirror.copy()
         await mirror.put(msgspec.structs.replace(mirror.config, version=2, copying=False))
         await mirror.copy()
         assert not (await mirror.evidence()).copying
         counted = await mirror.counted()
-    assert counted.dropped["Disabled"].requests == 1
+    assert counted.excluded["NotCopying"].requests == 1
+    assert counted.dropped == {}
     assert counted.arms["candidate"].completed.requests == 1
 
 

@@ -96,7 +96,7 @@ def test_the_first_reason_that_applies_is_given_and_no_slot_is_taken() -> None:
     assert entry.reason(body=b"no json") is DropReason.UNPARSABLE
     assert entry.reason() is ExcludeReason.MODEL_NOT_LISTED
     entry = Entry(live(copying=False))
-    assert entry.reason() is DropReason.DISABLED
+    assert entry.reason() is ExcludeReason.NOT_COPYING
     entry.wall = 5e9
     assert entry.reason() is DropReason.EXPIRED
     assert entry.gate.in_flight == 0

@@ -377,7 +377,7 @@ class World:
         self.pods = wanted
         living = {pod.uid for pod in self._of(names.MIRROR)}
         self.configs = {uid: config for uid, config in self.configs.items() if uid in living}
-        for uid in living - self.configs.keys():
+        for uid in sorted(living - self.configs.keys()):
             boot = self.objects["Secret", "x-mirror"]["data"]["config.json"]
             self.configs[uid] = decode_config(base64.b64decode(boot))
 
