@@ -43,6 +43,7 @@ def main() -> int:
     """
     log.set_up(os.environ.get("SHADOWRUN_LOG_LEVEL", "INFO"))
     no_memory_images()
+    all_files_allowed()
     boot = Path(os.environ.get("SHADOWRUN_BOOT", str(BOOT)))
     try:
         config = decode_config((boot / "config.json").read_bytes())
@@ -68,6 +69,18 @@ def no_memory_images() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         _log.warning("the process stays dumpable", extra={"fields": {"errno": ctypes.get_errno()}})
+
+
+def all_files_allowed() -> None:
+    """Take as many open files as are allowed at all: each arm of each pair is one, each copy coming in another.
+
+    What a process starts with is often 1024, for the sake of old programs.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        _log.warning("the limit of open files stays", extra={"fields": {"error": type(error).__name__}})
 
 
 async def _serve(config: MirrorConfig, token: str) -> None:

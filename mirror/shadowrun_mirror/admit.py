@@ -19,7 +19,11 @@ from shadowrun_mirror.lineage import ADOPTION_S, Kind, Lineages, Turn, opening_h
 from shadowrun_mirror.live import LiveConfig
 from shadowrun_mirror.reasons import DropReason, ExcludeReason, FlagReason
 from shadowrun_mirror.rewrite import lacks_history
-from shadowrun_mirror.select import drawn_number, is_in, key_hash
+from shadowrun_mirror.select import is_selected, key_hash
+
+HELD_BODIES_BYTES = 128 * 1024 * 1024
+"""Bodies of requests that wait or are in flight, together. Beyond it copies are shed, slot or no slot; one more body
+fits. Each may be there twice, as it was copied and as it is sent."""
 
 REMEMBERED_IDS = 16_384
 """Request ids within which a second copy of a request is recognised."""
@@ -79,14 +83,21 @@ class Gate:
     """
 
     def __init__(
-        self, live: LiveConfig, chance: Callable[[int], int], mono: float, remembered_ids: int = REMEMBERED_IDS
+        self,
+        live: LiveConfig,
+        chance: Callable[[int], int],
+        mono: float,
+        remembered_ids: int = REMEMBERED_IDS,
+        held_bytes: int = HELD_BODIES_BYTES,
     ) -> None:
         self._live = live
         self._chance = chance
         self._remembered = remembered_ids
+        self._most_bytes = held_bytes
         self._seen: OrderedDict[int, None] = OrderedDict()
         self._lineages = Lineages(adopt_until=mono if live.config.window == WARM_UP else mono + ADOPTION_S)
         self._waiting: deque[Waiting] = deque()
+        self._held_bytes = 0
         self.in_flight = 0
         self.draining = False
 
@@ -96,9 +107,16 @@ class Gate:
         return len(self._waiting)
 
     @property
+    def held_bytes(self) -> int:
+        """Of the bodies that wait or are in flight, as they came."""
+        return self._held_bytes
+
+    @property
     def is_full(self) -> bool:
         """Whether a copy that comes now can have neither a slot nor a place in the queue."""
         admission = self._live.config.admission
+        if self._held_bytes >= self._most_bytes:
+            return True
         if self._waiting:
             return len(self._waiting) >= admission.max_queued
         return self.in_flight >= admission.max_in_flight and not admission.max_queued
@@ -107,18 +125,16 @@ class Gate:
         """What becomes of a copy; a slot it gets is taken until `release`.
 
         A window this replica was never told about comes first: its own rules may be older than those of the copy.
-        Then whether it is wanted, whether it can be read, whether anything is, and last whether there is room.
+        Then whether it is wanted, whether anything is, whether it can be read, and last whether there is room.
         """
         config, copy = self._live.config, candidate.copy
         if candidate.rules is None:
             return _LOST[DropReason.CONFIG_BEHIND]
         sampling = config.capture.sampling
         place = _place(sampling, candidate)
-        if not self._is_selected(config, candidate, place):
+        if not self._is_selected(config, candidate, place, self._chance(MODULO) if config.source == "External" else 0):
             return _LOST[ExcludeReason.NOT_SELECTED]
-        reason = self._unreadable(candidate) or self._closed(wall, mono)
-        if reason is DropReason.DISABLED and not self.draining:
-            reason = ExcludeReason.NOT_COPYING
+        reason = self._why_closed(wall, mono) or self._unreadable(candidate)
         mark = 0 if reason is not None else _mark(sampling, copy.headers)
         if reason is None and mark in self._seen:
             self._seen.move_to_end(mark)
@@ -145,16 +161,15 @@ class Gate:
         place = _place(sampling, candidate)
         if place.key is None and sampling.needs_body:
             return False
-        number = drawn_number(sampling, candidate.copy.headers, place.key)
-        if number is None and config.source == "External" and _may_be_drawn(sampling):
-            number = 0  # the lowest there is: in for certain only when everything is
-        if number is None or not is_in(sampling, candidate.class_name, number):
+        # What would be drawn at random is taken for the lowest: in for certain only when everything is.
+        if not self._is_selected(config, candidate, place, 0):
             return False
         return _mark(sampling, candidate.copy.headers) not in self._seen
 
-    def release(self) -> None:
-        """Give the slot of an ended pair back; ask `next` who gets it."""
+    def release(self, size: int) -> None:
+        """Give the slot of an ended pair back, whose copy had `size` bytes; ask `next` who gets it."""
         self.in_flight -= 1
+        self._held_bytes -= size
 
     def next(self, wall: float, mono: float) -> tuple[Waiting, DropReason | None] | None:
         """The first in the queue if it must leave it now: into a slot, which is then taken, or out with the reason."""
@@ -170,6 +185,7 @@ class Gate:
         if reason is None:
             self.in_flight += 1
             return first, None
+        self._held_bytes -= first.candidate.copy.size
         self._seen.pop(_mark(self._live.config.capture.sampling, first.candidate.copy.headers), None)
         if first.turn is not None:
             self._lineages.lost(first.turn, mono)
@@ -179,12 +195,16 @@ class Gate:
         """When the first in the queue will have waited too long (monotonic seconds); None when nobody waits."""
         return self._waiting[0].since + self._live.config.admission.max_wait_s if self._waiting else None
 
-    def _is_selected(self, config: MirrorConfig, candidate: Candidate, place: _Place) -> bool:
-        sampling = config.capture.sampling
-        number = drawn_number(sampling, candidate.copy.headers, place.key, place.opening)
-        if number is None and config.source == "External" and _may_be_drawn(sampling):
-            number = self._chance(MODULO)
-        return number is not None and is_in(sampling, candidate.class_name, number)
+    @staticmethod
+    def _is_selected(config: MirrorConfig, candidate: Candidate, place: _Place, drawn: int) -> bool:
+        return is_selected(
+            config.capture.sampling,
+            candidate.copy.headers,
+            candidate.fields,
+            candidate.class_name,
+            place.opening,
+            drawn if config.source == "External" else None,
+        )
 
     def _unreadable(self, candidate: Candidate) -> Reason | None:
         if candidate.copy.shed:
@@ -204,13 +224,18 @@ class Gate:
             return DropReason.EXPIRED
         return DropReason.DISABLED if self.draining or not self._live.config.copying else None
 
+    def _why_closed(self, wall: float, mono: float) -> Reason | None:
+        """As `_closed`, for a copy that has just come: nobody promised it a place."""
+        reason = self._closed(wall, mono)
+        return ExcludeReason.NOT_COPYING if reason is DropReason.DISABLED and not self.draining else reason
+
     def _followed(self, candidate: Candidate, mark: int, place: _Place, mono: float) -> Decision:
         """The place of a copy whose conversation is to be followed."""
         assert place.transcript is not None
         seed = self._live.config.capture.sampling.seed
         opening = opening_hash(place.transcript, seed) if place.opening is None else place.opening
         turn = turn_of(place.transcript, seed, place.key, opening)
-        step = self._lineages.step(turn, mono)
+        step = self._lineages.step(turn, mono, self._live.config.capture.pauses is not None)
         if step.kind is Kind.LATE:
             return Decision(reason=DropReason.CONVERSATION_JOINED_LATE, seen=step.seen)
         decision = self._placed(candidate, mark, turn, step.flags, mono)
@@ -228,6 +253,7 @@ class Gate:
             self._seen[mark] = None
             if len(self._seen) > self._remembered:
                 self._seen.popitem(last=False)
+        self._held_bytes += candidate.copy.size
         if self._waiting or self.in_flight >= self._live.config.admission.max_in_flight:
             self._waiting.append(Waiting(candidate, flags, turn, mono))
             return _WAITS
@@ -247,11 +273,6 @@ def _place(sampling: Sampling, candidate: Candidate) -> _Place:
     if transcript is None or not by_opening:
         return _Place(key, transcript, None)
     return _Place(None, transcript, opening_hash(transcript, sampling.seed))
-
-
-def _may_be_drawn(sampling: Sampling) -> bool:
-    """Whether a copy without key and without request id may be drawn at random."""
-    return sampling.unit == "Request" or sampling.on_missing_key != "Skip"
 
 
 def _mark(sampling: Sampling, headers: Headers) -> int:

@@ -3,7 +3,10 @@
 A pair that is not sent because of it is a failure of that arm, never a loss of the pair: the other arms get it. So the
 breaker changes no verdict in an arm's favour; it spares an arm that is down, and slots that would wait for its timeout.
 
-    closed --FAILURES in a row--> open for `wait` --> one probe --> closed
+A failure here is a request that ended before any head below 500: such a head shows that the arm is there, whatever
+becomes of the rest.
+
+    closed --FAILURES in a row--> open for `wait` --> one probe --> closed (head or answer)
                                    ^                   | fails: twice the wait, at most MAX_WAIT_S
                                    +-------------------+
 """
@@ -16,8 +19,6 @@ FAILURES = 20
 """In a row, by the order in which they ended. An arm that fails every second request gets here once in a million."""
 FIRST_WAIT_S = 1.0
 MAX_WAIT_S = 30.0
-
-_COUNTED = frozenset({FailureReason.CONNECT, FailureReason.TIMEOUT, FailureReason.HTTP_5XX})
 
 State = Literal["closed", "open", "probing"]
 
@@ -34,7 +35,8 @@ class Breaker:
         self._until = 0.0
 
     def allows(self, now: float) -> bool:
-        """Whether a request may be sent at `now` (monotonic seconds). True commits the caller to `ended` or `unused`.
+        """Whether a request may be sent at `now` (monotonic seconds). True commits the caller to `answered`, `ended` or
+        `unused`.
 
         The first one after the wait is the probe; until it has ended, no other is sent.
         """
@@ -43,14 +45,18 @@ class Breaker:
             return True
         return self.state == "closed"
 
-    def ended(self, failure: FailureReason | None, now: float) -> None:
-        """How a request ended that had been allowed.
+    def answered(self) -> None:
+        """The head of an answer came, and it is no 5xx: the arm is there, however long the rest takes."""
+        self.state, self._in_a_row, self._wait = "closed", 0, self._first_wait
 
-        Any answer but a 5xx shows that the arm is there. Once open, only the probe counts: requests sent before it
-        opened say nothing new when they fail. One of those that succeeds closes it as well.
+    def ended(self, failure: FailureReason | None, now: float) -> None:
+        """How a request ended that had been allowed, and whose head was none to call `answered` for.
+
+        Once open, only the probe counts: requests sent before it opened say nothing new when they fail. One of those
+        that succeeds closes it as well.
         """
-        if failure not in _COUNTED:
-            self.state, self._in_a_row, self._wait = "closed", 0, self._first_wait
+        if failure is None:
+            self.answered()
         elif self.state == "probing":
             # An old failure that ends while a probe is out is taken for the probe's: it only waits once more.
             self._wait = min(2 * self._wait, MAX_WAIT_S)

@@ -9,6 +9,7 @@ callback, not by a task that waits for it: a pair's wake-ups are most of what it
 """
 
 import asyncio
+import errno
 import time
 from collections.abc import Callable
 from typing import Any, Protocol, cast
@@ -24,6 +25,10 @@ from shadowrun_mirror.stream import Reader
 HeadObjection = Callable[[int, Headers], FailureReason | None]
 
 
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS})
+"""Why a connection was not made that says nothing of the arm: this machine had no file, port or buffer left for it."""
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One POST to one arm. `headers` are complete but for host, content-length and connection."""
 
@@ -34,6 +39,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     timeout_s: float  # end to end, name lookup and connect included
     max_answer_bytes: int  # bytes on the wire, head included
+    max_event_bytes: int = 1024 * 1024  # of one event, where the answer is a stream
     http2: bool = False
 
 
@@ -173,8 +179,11 @@ class Connection(asyncio.Protocol):
             await asyncio.get_running_loop().create_connection(lambda: self, address, request.port)
         except TimeoutError:  # the kernel's own; either way the arm did not answer in time
             self.fail(FailureReason.TIMEOUT)
-        except OSError:
-            self.fail(FailureReason.CONNECT)
+        except OSError as error:
+            if error.errno in _OURS:
+                self._broke(error)
+            else:
+                self.fail(FailureReason.CONNECT)
         except Exception as error:
             self._broke(error)
 

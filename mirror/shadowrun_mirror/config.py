@@ -91,6 +91,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     max_queued: int = 0  # pairs over the cap that may wait; 0 sheds at once
     max_wait_s: float = 0.0  # longest such wait
     max_answer_bytes: int = 16 * 1024 * 1024
+    max_kept_bytes: int = 16 * 1024 * 1024  # of that, what must be kept: an answer in one piece, an event of a stream
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):

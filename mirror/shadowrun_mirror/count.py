@@ -129,9 +129,8 @@ class Counts:
         return flags
 
     def _catch_up(self) -> None:
-        ended, self._ended = self._ended, []
-        for pair, results, flags, utc in ended:
-            self._count_ended(pair, results, flags, utc)
+        while self._ended:  # one by one: what breaks on a pair takes no other with it
+            self._count_ended(*self._ended.pop(0))
 
     def _count_ended(self, pair: Pair, results: Mapping[str, ArmResult], flags: set[FlagReason], utc: float) -> None:
         window, counted = self._window(pair.window), self._class(pair.window, pair.traffic_class)
@@ -205,7 +204,7 @@ def _count_arm(counted: ArmEvidence, result: ArmResult, one: Amount) -> None:
         usage.body_bytes += one.bytes
         usage.prompt_tokens += result.tokens.prompt
         usage.cached_tokens += result.tokens.cached
-        usage.output_tokens += result.tokens.output
+        usage.output_tokens += result.tokens.output or 0
 
 
 def _count_wins(counted: ClassEvidence, pair: Pair, results: Mapping[str, ArmResult]) -> None:

@@ -12,7 +12,7 @@ from shadowrun_mirror.messages import MESSAGES
 from shadowrun_mirror.responses import RESPONSES
 from shadowrun_mirror.rewrite import CHAT, COMPLETION, EMBEDDING, MESSAGE, RESPONSE, RequestRules
 from shadowrun_mirror.shapes import AnswerShape
-from shadowrun_mirror.stream import BufferedReader, Reader, StreamReader
+from shadowrun_mirror.stream import MAX_EVENT_BYTES, BufferedReader, Reader, StreamReader
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,10 +25,10 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the answer to a request that asked for a stream, or did not, is one."""
         return asked and self.answer.event is not None
 
-    def reader(self, asked: bool) -> Reader:
-        """A new reader for one answer."""
+    def reader(self, asked: bool, max_event_bytes: int = MAX_EVENT_BYTES) -> Reader:
+        """A new reader for one answer; an event longer than `max_event_bytes` fails it."""
         if asked and self.answer.event is not None:
-            return StreamReader(self.answer.event, self.answer.done_mark)
+            return StreamReader(self.answer.event, self.answer.done_mark, min(max_event_bytes, MAX_EVENT_BYTES))
         return BufferedReader(self.answer.whole)
 
 

@@ -58,10 +58,13 @@ class Dispatcher:
         sampling = config.capture.sampling
         common = sanitised(headers, config.run, _customer_headers(sampling))
         target = without_query(target)
-        rewriting = Rewriting(rules=dialect_of(target).request, salt=config.run_uid, customer=_customer_field(sampling))
+        dialect = dialect_of(target)
+        # By the seed, which nobody outside knows: who knew it could try names and see whose pseudonym is whose.
+        rewriting = Rewriting(rules=dialect.request, salt=str(sampling.seed), customer=_customer_field(sampling))
         # Arms that want the same model share one body.
         bodies = {model: rewriting.body(body, fields, model, stream) for model in {arm.model for arm in config.arms}}
-        return {arm.name: self._request(config, arm, target, common, bodies[arm.model]) for arm in config.arms}
+        streamed = dialect.streams(stream)
+        return {a.name: self._request(config, a, target, common, bodies[a.model], streamed) for a in config.arms}
 
     async def send(self, requests: dict[str, Request], stream: bool, slo: SLO) -> dict[str, ArmResult]:
         """Send to all arms at once and wait for the last one; results by arm. Cancelled, it closes what is open."""
@@ -87,27 +90,32 @@ class Dispatcher:
             pair.end(arm, failed_result(FailureReason.BREAKER_OPEN, stream, written_at=None))
             return
         self._note(arm, before, breaker.state)
-        reading = Reading(dialect.reader(stream), stream, request.max_answer_bytes)
-        ended = partial(self._ended, arm, reading, stream, slo, pair)
+        reading = Reading(dialect.reader(stream, request.max_event_bytes), stream, request.max_answer_bytes)
+        sent = _Sent(breaker, reading, partial(self._note, arm))
+        ended = partial(self._ended, arm, sent, stream, slo, pair)
         client = self._http2 if request.http2 else self._client
         try:
-            pair.running[arm] = breaker, client.start(request, reading, reading.objection, ended)
+            pair.running[arm] = breaker, client.start(request, reading, sent.objection, ended)
         except Exception as error:
             breaker.unused(self._clock())
             pair.end(arm, _broken(arm, error, stream))
 
     def _ended(
-        self, arm: str, reading: Reading, stream: bool, slo: SLO, pair: "_Pair", exchange: Exchange | Exception
+        self, arm: str, sent: "_Sent", stream: bool, slo: SLO, pair: "_Pair", exchange: Exchange | Exception
     ) -> None:
         breaker, _ = pair.running.pop(arm)
+        before = breaker.state
         try:
             if isinstance(exchange, Exception):
                 raise exchange
-            result = arm_result(exchange, reading.answer(exchange.whole), stream, slo)
+            result = arm_result(exchange, sent.reading.answer(exchange.whole), stream, slo)
         except Exception as error:
             result = _broken(arm, error, stream)
-        before = breaker.state
-        breaker.ended(result.failure, self._clock())
+            if not sent.answered:
+                breaker.unused(self._clock())
+        else:
+            if result.failure is None or not sent.answered:
+                breaker.ended(result.failure, self._clock())
         self._note(arm, before, breaker.state)
         pair.end(arm, result)
 
@@ -125,15 +133,20 @@ class Dispatcher:
             if state != "probing":
                 _log.warning("breaker turned", extra={"fields": {"arm": arm, "state": state}})
 
-    def _request(self, config: MirrorConfig, arm: Arm, target: bytes, common: Headers, body: bytes) -> Request:
+    def _request(
+        self, config: MirrorConfig, arm: Arm, target: bytes, common: Headers, body: bytes, streamed: bool
+    ) -> Request:
+        admission = config.admission
+        kept = min(admission.max_answer_bytes, admission.max_kept_bytes)
         return Request(
             host=arm.host,
             port=arm.port,
             target=target,
             headers=arm_headers(common, self._credential(arm.credential_file)),
             body=body,
-            timeout_s=config.admission.timeout_s,
-            max_answer_bytes=config.admission.max_answer_bytes,
+            timeout_s=admission.timeout_s,
+            max_answer_bytes=admission.max_answer_bytes if streamed else kept,
+            max_event_bytes=kept,
             http2=arm.http2,
         )
 
@@ -152,6 +165,25 @@ def _broken(arm: str, error: Exception, stream: bool) -> ArmResult:
     """A fault of our own. The pair must still end, and an arm without a result has failed; the log says whose."""
     _log.error("exchange broke", extra={"fields": {"arm": arm, "error": type(error).__name__}})
     return failed_result(FailureReason.MALFORMED, stream, written_at=None)
+
+
+class _Sent:
+    """What an arm was sent, while its answer is read. The breaker hears of the head when it comes, not at the end."""
+
+    def __init__(self, breaker: Breaker, reading: Reading, note: Callable[[State, State], None]) -> None:
+        self.reading = reading
+        self.answered = False
+        self._breaker = breaker
+        self._note = note
+
+    def objection(self, status: int, headers: Headers) -> FailureReason | None:
+        """As `Reading.objection`."""
+        if status < 500:
+            self.answered = True
+            before = self._breaker.state
+            self._breaker.answered()
+            self._note(before, "closed")
+        return self.reading.objection(status, headers)
 
 
 class _Pair:

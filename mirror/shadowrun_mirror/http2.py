@@ -5,7 +5,8 @@ of settings before their answer is in neither's way, as the request does not wai
 does no I/O; connecting, stamps, bounds and failures are `client.Connection`'s.
 
 The request counts as written when its last byte was: a body larger than the arm's window goes out as the arm makes
-room, as it would over HTTP/1.1 with a full socket buffer.
+room, as it would over HTTP/1.1 with a full socket buffer. An arm that answers before it has taken the whole request
+is timed by what it had been given before the first of its content.
 """
 
 import time
@@ -72,6 +73,8 @@ class Http2Connection(Connection):
         self._stream = 0
         self._arrived = bytearray()  # of frames that have not ended
         self._unsent = memoryview(request.body)
+        self._sent_more = False  # by the present read
+        self._content = False  # of the answer has come
 
     def opened(self) -> None:
         """Write our settings, the head, and as much of the body as the arm's window takes."""
@@ -88,6 +91,7 @@ class Http2Connection(Connection):
     def read(self, data: bytes, at: float) -> None:
         """Take the frames that end with this read, one by one; what came before a fault still counts."""
         self._arrived += data
+        self._sent_more = False
         pieces: list[bytes] = []
         try:
             for frame in self._frames():
@@ -106,6 +110,8 @@ class Http2Connection(Connection):
             self.fail(failure)
         else:
             self._flush()
+            if self._sent_more and not self._content:
+                self.wrote()
 
     def cut(self) -> bool:
         """A stream says itself when it ends."""
@@ -144,6 +150,7 @@ class Http2Connection(Connection):
                 self.judged(int(status), tuple(header for header in headers if not header[0].startswith(b":")))
             case DataReceived():
                 pieces.append(bytes(event.data))
+                self._content = True
                 self._h2.acknowledge_received_data(event.flow_controlled_length, self._stream)
             case StreamEnded():
                 self.whole = True
@@ -151,7 +158,7 @@ class Http2Connection(Connection):
                 raise _GoneError
             case WindowUpdated() | RemoteSettingsChanged() if self._unsent:
                 self._send_body()
-                self.wrote()
+                self._sent_more = True
 
     def _send_body(self) -> None:
         """As much of the body as the arm has room for."""

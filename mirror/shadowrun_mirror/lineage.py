@@ -106,8 +106,11 @@ class Lineages:
         self._adopt_until = adopt_until
         self._memory = _Memory(entries, kept_s)
 
-    def step(self, turn: Turn, now: float) -> Step:
-        """Look a turn up and remember it, unless it joined late. `now` is monotonic seconds, never going back."""
+    def step(self, turn: Turn, now: float, pauses: bool = False) -> Step:
+        """Look a turn up and remember it, unless it joined late. `now` is monotonic seconds, never going back.
+
+        With `pauses` in copying, a turn whose history is not known most likely follows one that was not copied.
+        """
         memory, conversation = self._memory, turn.conversation ^ _CONVERSATION
         known = memory.get(conversation, now)
         if turn.before is None:
@@ -121,7 +124,7 @@ class Lineages:
         elif known is not None and known & _UNREAD:
             step = _STEPS[Kind.CONTINUED, True]  # its history is the turn that was dropped unread
         else:
-            step = _STEPS[Kind.BROKEN, False]
+            step = _STEPS[Kind.BROKEN, pauses]
         memory.put(conversation, 0, now)
         memory.put(turn.after, _GAP if FlagReason.AFTER_GAP in step.flags else 0, now)
         return step
@@ -195,5 +198,6 @@ _STEPS = {
     (Kind.CONTINUED, False): Step(Kind.CONTINUED, (), Lineage(continued=1)),
     (Kind.CONTINUED, True): Step(Kind.CONTINUED, (FlagReason.AFTER_GAP,), Lineage(continued=1)),
     (Kind.BROKEN, False): Step(Kind.BROKEN, (FlagReason.BROKEN_LINEAGE,), Lineage(broken=1)),
+    (Kind.BROKEN, True): Step(Kind.BROKEN, (FlagReason.AFTER_GAP,), Lineage(broken=1)),
     (Kind.LATE, False): Step(Kind.LATE, (), Lineage(joined_late=1)),
 }

@@ -43,6 +43,7 @@ def wrong_value(config: MirrorConfig) -> Refusal | None:
         (admission.max_wait_s >= 0, "admission.max_wait_s", "must not be negative"),
         (not admission.max_queued or admission.max_wait_s > 0, "admission.max_wait_s", "a queue needs a longest wait"),
         (admission.max_answer_bytes > 0, "admission.max_answer_bytes", "must be positive"),
+        (admission.max_kept_bytes > 0, "admission.max_kept_bytes", "must be positive"),
         (config.block_s >= 1, "block_s", "must be at least 1"),
         (config.lag_limit_s > 0, "lag_limit_s", "must be positive"),
         (config.lease_s > 0, "lease_s", "must be positive"),

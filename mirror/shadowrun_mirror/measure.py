@@ -2,12 +2,17 @@
 
 Streamed answers (the definitions vLLM, AIPerf and guidellm share)
     TTFT = first content - request written          TPOT = (last content - first content) / (N - 1)
-    E2E  = last content - request written           N    = output tokens from usage, else content events
+    E2E  = last content - request written           N    = output tokens from usage, else content events (see below)
     gap  = longest time between two successive reads with content        per token = E2E / N
 Buffered answers have an E2E, and an E2E per token if they report usage. Several tokens that all came in one event have
 no time between them to see: such an answer is bundled, its TPOT says nothing, and no limit on TPOT counts as met. A
 failed arm has +infinity for TTFT, TPOT and E2E wherever a completed one would have a number, and no gap and no time
 per token: those describe completed answers.
+
+A usage of no or one token is not believed where text came in two events or more: that answer would have no TPOT at
+all, and so no limit to miss. There N is the number of content events, as if no usage had been reported. A usage of two
+tokens or more is taken as it is, even below the number of events: a smaller N makes an answer look slower, while a
+count of events in its place could be driven up by cutting the text finer.
 
 Content events are not tokens (an engine may put several into one), so the two kinds of N are never compared: where the
 arms' token sources differ, the pair says nothing per token. It still counts for TTFT, E2E, limits and failures.
@@ -29,7 +34,7 @@ from shadowrun_mirror.stream import Answer
 class TokenSource(StrEnum):
     """Where an answer's number of output tokens comes from."""
 
-    USAGE = "Usage"  # the engine's own count (the last one, if it reports as it goes)
+    USAGE = "Usage"  # the engine's own count (the last one, if it reports as it goes), where it can be believed
     EVENTS = "Events"  # content events of a stream
     NONE = "None"  # not known
 
@@ -39,7 +44,7 @@ class ArmResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `ttft` is None for buffered answers. `tpot` is None for those, for a completed answer of one token, and for a
     bundled one. `gap` is None without two reads with content, `per_token` without a number of output tokens; both are
-    None for a failed arm.
+    None for a failed arm. `by_events`: N is the number of content events although there is a usage.
     """
 
     failure: FailureReason | None
@@ -52,11 +57,12 @@ class ArmResult(msgspec.Struct, frozen=True, kw_only=True):
     bundled: bool = False
     gap: float | None = None
     per_token: float | None = None
+    by_events: bool = False
 
     @property
     def token_source(self) -> TokenSource:
         """Where N comes from; of a completed answer."""
-        if self.tokens is not None:
+        if self.tokens is not None and not self.by_events:
             return TokenSource.USAGE
         return TokenSource.NONE if self.ttft is None else TokenSource.EVENTS
 
@@ -78,6 +84,9 @@ def failed_result(failure: FailureReason, streamed: bool, written_at: float | No
 def arm_result(exchange: Exchange, answer: Answer, streamed: bool, slo: SLO) -> ArmResult:
     """What an exchange and its answer come to.
 
+    N, the number of tokens, is what usage says; the number of content events where there is no usage, or where usage
+    says no or one token and there were two content events or more.
+
     An answer that says itself that it is complete is complete, even if the connection then lingered until the
     timeout or was cut. A connection's failure outranks what the reader makes of half an answer.
     """
@@ -90,7 +99,9 @@ def arm_result(exchange: Exchange, answer: Answer, streamed: bool, slo: SLO) -> 
         return failed_result(failure, streamed, exchange.written_at)
     first, last = answer.first_at, answer.last_at
     ttft = None if first is None else first - exchange.written_at
-    count = answer.tokens.output if answer.tokens is not None else answer.chunks
+    output = None if answer.tokens is None else answer.tokens.output
+    by_events = output is None or output < 2 <= answer.chunks
+    count = answer.chunks if output is None or by_events else output
     bundled = first is not None and count >= 2 and answer.chunks < 2
     tpot = None if first is None or count < 2 or bundled else (last - first) / (count - 1)
     e2e = last - exchange.written_at
@@ -105,6 +116,7 @@ def arm_result(exchange: Exchange, answer: Answer, streamed: bool, slo: SLO) -> 
         bundled=bundled,
         gap=answer.gap,
         per_token=e2e / count if count >= 1 else None,
+        by_events=answer.tokens is not None and by_events,
     )
 
 
@@ -118,7 +130,7 @@ def pair_indicator(indicator: Indicator, baseline: ArmResult, challenger: ArmRes
     """z of one pair in {-1, 0, 1} as `config.Indicator` defines it; None where the pair says nothing.
 
     That is: a latency without limits; a TTFT or TPOT that a completed answer does not have; a TPOT whose divisors come
-    from different sources (one arm reported usage, the other did not).
+    from different sources (one arm reported a usage that can be believed, the other did not).
     """
     if indicator.metric == "WithinSLO":
         return challenger.within_slo - baseline.within_slo

@@ -178,9 +178,8 @@ class Metrics:
             self._catch_up()
 
     def _catch_up(self) -> None:
-        ended, self._ended = self._ended, []
-        for arms, results, flags in ended:
-            self._count_ended(arms, results, flags)
+        while self._ended:  # one by one: what breaks on a pair takes no other with it
+            self._count_ended(*self._ended.pop(0))
 
     def _count_ended(
         self, arms: "dict[str, _ArmMetrics]", results: Mapping[str, ArmResult], flags: Iterable[FlagReason]
@@ -239,6 +238,6 @@ class _ArmMetrics:
             if value is not None:
                 self._latencies[name].observe(value)
         if result.tokens is not None:
-            counts = (result.tokens.prompt, result.tokens.cached, result.tokens.output)
+            counts = (result.tokens.prompt, result.tokens.cached, result.tokens.output or 0)
             for kind, count in zip(_TOKENS, counts, strict=True):
                 self._tokens[kind].inc(count)

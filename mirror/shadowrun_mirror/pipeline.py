@@ -12,6 +12,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -86,10 +87,10 @@ class Pipeline:
         """Decide about a copy, count it, and start its pair if it is admitted. Must be called on the event loop.
 
         A proxy of the user's own goes on copying before and after the run, and while it is suspended. Nothing is
-        observed then, as capture of ours would pass those requests uncounted.
+        observed then, nor once the run has expired, as capture of ours would pass those requests uncounted.
         """
         config = self.live.config
-        if config.source == "External" and not config.copying:
+        if config.source == "External" and (not config.copying or self.expired):
             self.metrics.refused("not_observing")
             return
         candidate = self._candidate(copy)
@@ -201,11 +202,11 @@ class Pipeline:
             )
             self._counts.admitted(pair)
         except BaseException:
-            self._gate.release()
+            self._gate.release(copy.size)
             raise
         task = asyncio.create_task(self._run(pair, requests, stream, slo, candidate.facts), name="pair")
         self._pairs.add(task)
-        task.add_done_callback(self._over)
+        task.add_done_callback(partial(self._over, copy.size))
 
     def _serve_queue(self) -> None:
         """Let out of the queue whatever must leave it now."""
@@ -243,10 +244,10 @@ class Pipeline:
         if _log.isEnabledFor(logging.DEBUG):
             self._describe(pair, results, facts)
 
-    def _over(self, task: "asyncio.Task[None]") -> None:
+    def _over(self, size: int, task: "asyncio.Task[None]") -> None:
         """Give the slot back, however the task ended: one that is cancelled before its first step runs nothing."""
         self._pairs.discard(task)
-        self._gate.release()
+        self._gate.release(size)
         self._serve_queue()
         died(task)
 

@@ -42,7 +42,7 @@ class FailureReason(StrEnum):
     EMPTY = "Empty"  # ended properly, but without any content
     MALFORMED = "Malformed"  # not the protocol it claims to be
     TOO_LONG = "TooLong"  # more bytes than an answer may have
-    BREAKER_OPEN = "BreakerOpen"  # not sent: this arm had just failed many requests in a row
+    BREAKER_OPEN = "BreakerOpen"  # not sent: this arm had just left many in a row without an answer, or with a 5xx
 
 
 class FlagReason(StrEnum):
@@ -51,6 +51,8 @@ class FlagReason(StrEnum):
     LAGGED = "Lagged"  # this process was too busy to stamp exactly
     DISPATCH_SKEW = "DispatchSkew"  # the arms were written to too far apart
     QUEUED = "Queued"  # it waited for a slot: both arms met it later than the primary did
-    AFTER_GAP = "AfterGap"  # an earlier turn of its conversation was dropped
-    BROKEN_LINEAGE = "BrokenLineage"  # its conversation goes on from a history that was edited or cut
-    TOKEN_SOURCES_DIFFER = "TokenSourcesDiffer"  # noqa: S105  one arm reported usage, the other did not
+    AFTER_GAP = "AfterGap"  # an earlier turn of its conversation was dropped, or came during a pause
+    BROKEN_LINEAGE = (
+        "BrokenLineage"  # its conversation goes on from a history that was edited or cut; without pauses only
+    )
+    TOKEN_SOURCES_DIFFER = "TokenSourcesDiffer"  # noqa: S105  of one arm no usage is known, or none to believe

@@ -10,37 +10,27 @@ import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any, cast
-from urllib.parse import unquote_plus
 
 import httptools
 import msgspec
 
+from shadowrun_mirror.baggage import is_shadow
 from shadowrun_mirror.config import CopySource
 from shadowrun_mirror.copied import RUN_HEADER, Copy, Headers, joined, window_of
+from shadowrun_mirror.incoming import CONTINUE, Incoming, response
 
 _log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 2048
 MAX_HEAD_BYTES = 64 * 1024
+"""Of a head, of trailers, and of what surrounds the parts of a chunked body."""
 MAX_HELD_BYTES = 32 * 1024 * 1024
 """Bytes of all requests together that have begun to arrive and are not complete. Beyond it they are shed."""
 WHOLE_REQUEST_S = 30.0
 """A request must arrive within this long; an idle connection may stay."""
 
-_REASONS = {
-    202: "Accepted",
-    400: "Bad Request",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    413: "Content Too Large",
-    429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    508: "Loop Detected",
-}
 _LOSSES = (413, 429)
 """Refusals of a copy of this run: handed on by its size, so that it is counted."""
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,49 +135,6 @@ class Door:
         _log.error(what, extra={"fields": {"error": type(error).__name__}})
 
 
-class _Incoming:
-    """One request on its way in."""
-
-    __slots__ = (
-        "answered",
-        "complete",
-        "headed",
-        "headers",
-        "keep_alive",
-        "length",
-        "pieces",
-        "refusal",
-        "size",
-        "started",
-        "status",
-        "target",
-        "waits",
-        "window",
-    )
-
-    def __init__(self, started: float) -> None:
-        self.started = started
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.target = b""
-        self.pieces: list[bytes] = []
-        self.size = 0
-        self.window = 0
-        self.length: int | None = None  # as declared
-        self.status = 0  # 0: nothing against it so far
-        self.refusal = ""  # for the metric
-        self.answered = False
-        self.headed = False  # the head is complete, and nobody has asked yet whether there is room
-        self.complete = False
-        self.keep_alive = True
-        self.waits = False  # for our word before it sends its body
-
-    def refuse(self, status: int, refusal: str = "") -> None:
-        """Keep nothing of it but its size; what is declared is believed, else it is what had been read."""
-        self.status, self.refusal = status, refusal
-        self.size = self.size if self.length is None else self.length
-        self.pieces.clear()
-
-
 class _Connection(asyncio.Protocol):
     """One connection. Parser callbacks only take notes; everything that may fail happens after the parser returned."""
 
@@ -195,9 +142,10 @@ class _Connection(asyncio.Protocol):
         self._door = door
         self._parser: Any = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
-        self._requests: list[_Incoming] = []  # in order; all but the last are complete
+        self._requests: list[Incoming] = []  # in order; all but the last are complete
         self._rules = door.rules()
-        self._head_bytes = 0
+        self._loose = 0  # bytes since the last that were of use: of a head, of trailers, of a chunk's extensions
+        self._came_on = False  # a head, a part of a body or an end came with the present read
         self._held = 0  # our part of `Door.held_bytes`
         self._in_head = False
         self._closing = False
@@ -224,6 +172,7 @@ class _Connection(asyncio.Protocol):
         if self._closing:
             return
         self._rules = self._door.rules()
+        self._came_on = False
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
@@ -231,8 +180,12 @@ class _Connection(asyncio.Protocol):
             self._give_up(400, "bad_request")
             return
         self._settle()
-        self._head_bytes = self._head_bytes + len(data) if self._in_head else 0
-        if self._head_bytes > MAX_HEAD_BYTES:
+        if self._came_on:
+            # Where in this read a next head began is not known: it must not be refused for what came before it.
+            self._loose = min(len(data), MAX_HEAD_BYTES // 2) if self._in_head else 0
+        else:
+            self._loose += len(data)
+        if self._loose > MAX_HEAD_BYTES:
             self._give_up(431, "bad_request")
         elif self._requests or self._held:
             self._bound()
@@ -240,8 +193,8 @@ class _Connection(asyncio.Protocol):
     def _bound(self) -> None:
         """Count what is held of a request that is not complete, and shed it if all connections hold too much."""
         request = self._requests[-1] if self._requests else None
-        self._hold(0 if request is None else self._head_bytes + (0 if request.status else request.size))
-        if request is None or not self._held or self._door.held_bytes <= self._door.max_held_bytes:
+        self._hold(0 if request is None else self._loose + (0 if request.status else request.size))
+        if request is None or not self._held or self._door.held_bytes <= self._room:
             return
         if self._in_head:
             self._give_up(429, "memory")
@@ -249,6 +202,11 @@ class _Connection(asyncio.Protocol):
             request.refuse(429)
             self._settle()
             self._hold(0)
+
+    @property
+    def _room(self) -> int:
+        """Bytes for all connections together; the largest body there may be always fits if it comes alone."""
+        return max(self._door.max_held_bytes, self._rules.max_body_bytes)
 
     def _hold(self, held: int) -> None:
         self._door.held_bytes += held - self._held
@@ -288,7 +246,7 @@ class _Connection(asyncio.Protocol):
             if not request.complete:
                 if request.waits:
                     request.waits = False
-                    self._write(_CONTINUE)
+                    self._write(CONTINUE)
                 return
             self._requests.pop(0)
             if not request.answered:
@@ -297,19 +255,19 @@ class _Connection(asyncio.Protocol):
             if not request.keep_alive or self._door.draining:
                 self._close()
 
-    def _refuse(self, request: _Incoming) -> None:
+    def _refuse(self, request: Incoming) -> None:
         self._answer(request, request.status)
         if request.status in _LOSSES:
             self._door.hand_on(self._copy(request, None))
         else:
             self._door.refused(request.refusal)
 
-    def _answer(self, request: _Incoming, status: int) -> None:
+    def _answer(self, request: Incoming, status: int) -> None:
         request.answered = True
         closing = not request.keep_alive or self._door.draining
-        self._write(_response(status, closing and request.complete))
+        self._write(response(status, closing and request.complete))
 
-    def _copy(self, request: _Incoming, body: bytes | None) -> Copy:
+    def _copy(self, request: Incoming, body: bytes | None) -> Copy:
         return Copy(
             target=request.target,
             headers=tuple(request.headers),
@@ -325,7 +283,7 @@ class _Connection(asyncio.Protocol):
             self._door.refused(refusal)
             self._requests.clear()
             self._hold(0)
-            self._write(_response(status, closing=True))
+            self._write(response(status, closing=True))
             self._close()
 
     def _write(self, data: bytes) -> None:
@@ -341,16 +299,18 @@ class _Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._in_head = True
-        self._requests.append(_Incoming(self._door.clock()))
+        self._requests.append(Incoming(self._door.clock()))
 
     def on_url(self, url: bytes) -> None:
         self._requests[-1].target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._requests[-1].headers.append((name.lower(), value))
+        if self._in_head:  # else a trailer: nothing that came after the head may speak for the request
+            self._requests[-1].headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        self._came_on = True
         request = self._requests[-1]
         headers = tuple(request.headers)
         length = joined(headers, b"content-length")
@@ -364,7 +324,7 @@ class _Connection(asyncio.Protocol):
         else:
             request.waits = joined(headers, b"expect").lower() == b"100-continue"
 
-    def _objection(self, request: _Incoming, headers: Headers) -> tuple[int, str]:
+    def _objection(self, request: Incoming, headers: Headers) -> tuple[int, str]:
         """Status and metric of the refusal of a request that is no copy of this run; (0, "") when it is one."""
         if self._parser.get_method() != b"POST":
             return 405, "method"
@@ -375,7 +335,7 @@ class _Connection(asyncio.Protocol):
             request.window = rules.window
             if request.target.partition(b"?")[0] not in rules.paths:
                 return 404, "path"
-            return (508, "loop") if _is_shadow(headers) else (0, "")
+            return (508, "loop") if is_shadow(headers) else (0, "")
         if joined(headers, RUN_HEADER) != rules.run_uid.encode():
             return 403, "other_run"
         window = window_of(headers)
@@ -385,6 +345,7 @@ class _Connection(asyncio.Protocol):
         return 0, ""
 
     def on_body(self, data: bytes) -> None:
+        self._came_on = True
         request = self._requests[-1]
         if request.status:
             return  # refused: read past it, keep nothing
@@ -394,21 +355,7 @@ class _Connection(asyncio.Protocol):
             request.refuse(413)
 
     def on_message_complete(self) -> None:
+        self._came_on = True
         request = self._requests[-1]
         request.complete = True
         request.keep_alive = bool(self._parser.should_keep_alive())
-
-
-def _is_shadow(headers: Headers) -> bool:
-    """Whether the baggage says `shadow=true`: what is a copy already would be copied round and round."""
-    for entry in joined(headers, b"baggage").split(b","):
-        key, _, value = entry.partition(b";")[0].partition(b"=")
-        said = [unquote_plus(part.decode("latin-1")).strip().lower() for part in (key, value)]
-        if said == ["shadow", "true"]:
-            return True
-    return False
-
-
-def _response(status: int, closing: bool = False) -> bytes:
-    close = "connection: close\r\n" if closing else ""
-    return f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-length: 0\r\n{close}\r\n".encode()

@@ -7,8 +7,8 @@ header is forwarded in its order. The arm gets its own credential, never the cus
 """
 
 from collections.abc import Iterable
-from urllib.parse import unquote_plus
 
+from shadowrun_mirror.baggage import KEYS, claims_ours
 from shadowrun_mirror.copied import Headers
 
 _CREDENTIALS = (
@@ -36,7 +36,6 @@ STRIPPED_PREFIXES = (
 )
 
 _BAGGAGE = b"baggage"
-_OURS = frozenset({"shadow", "shadow.run"})
 # What receivers are known to accept. Beyond it some ignore the whole header, and our mark would be lost with it.
 _MAX_BAGGAGE_BYTES = 8192
 _MAX_BAGGAGE_ENTRIES = 180
@@ -71,10 +70,10 @@ def marked_baggage(lines: list[bytes], run: str) -> bytes:
     Entries that would push the value over 8192 bytes or 180 entries are left out from the end: the mark must arrive.
     """
     ours = b"shadow=true,shadow.run=" + run.encode()
-    entries = [entry for line in lines for entry in line.split(b",") if entry.strip(b" \t") and not _claims_ours(entry)]
+    entries = [entry for line in lines for entry in line.split(b",") if entry.strip(b" \t") and not claims_ours(entry)]
     kept: list[bytes] = []
     room = _MAX_BAGGAGE_BYTES - len(ours)
-    for entry in entries[: _MAX_BAGGAGE_ENTRIES - len(_OURS)]:
+    for entry in entries[: _MAX_BAGGAGE_ENTRIES - len(KEYS)]:
         room -= len(entry) + 1
         if room < 0:
             break
@@ -99,12 +98,6 @@ def _stays(plain: bytes) -> bool:
 
 def _plain(name: bytes) -> bytes:
     return name.strip(b" \t").lower().replace(b"_", b"-")
-
-
-def _claims_ours(entry: bytes) -> bool:
-    # Some propagators percent-decode keys, so an encoded spelling of our key is ours as well.
-    key = entry.split(b";", 1)[0].split(b"=", 1)[0]
-    return unquote_plus(key.decode("latin-1")).strip() in _OURS
 
 
 def _named_by_connection(headers: Headers) -> frozenset[bytes]:

@@ -31,7 +31,7 @@ def key_hash(sampling: Sampling, headers: Headers, fields: Fields | None) -> int
     return None
 
 
-def drawn_number(sampling: Sampling, headers: Headers, key: int | None, opening: int | None = None) -> int | None:
+def _drawn_number(sampling: Sampling, headers: Headers, key: int | None, opening: int | None) -> int | None:
     """The 64-bit number that decides; None when nothing of the copy can: it is then out.
 
     It is the hash of the key. Without a key, Skip draws nothing, Lineage goes by the hash of the conversation's
@@ -45,7 +45,7 @@ def drawn_number(sampling: Sampling, headers: Headers, key: int | None, opening:
     return xxhash.xxh64_intdigest(request_id, seed=sampling.seed) if request_id else None
 
 
-def is_in(sampling: Sampling, class_name: str, number: int) -> bool:
+def _is_in(sampling: Sampling, class_name: str, number: int) -> bool:
     """Whether `number % MODULO` reaches the threshold of the class, so that a higher rate only ever adds."""
     return number % MODULO >= sampling.class_thresholds.get(class_name, sampling.threshold)
 
@@ -56,10 +56,17 @@ def is_selected(
     fields: Fields | None = None,
     class_name: str = DEFAULT_CLASS,
     opening: int | None = None,
+    drawn: int | None = None,
 ) -> bool:
-    """The whole decision about one copy, as far as it follows from the copy."""
-    number = drawn_number(sampling, headers, key_hash(sampling, headers, fields), opening)
-    return number is not None and is_in(sampling, class_name, number)
+    """The whole decision about one copy.
+
+    `opening` is the hash of its conversation's opening, where there is one to go by; `drawn`, a number below MODULO,
+    stands in for a copy that has neither key nor request id, unless those are to be left out.
+    """
+    number = _drawn_number(sampling, headers, key_hash(sampling, headers, fields), opening)
+    if number is None and (sampling.unit == "Request" or sampling.on_missing_key != "Skip"):
+        number = drawn
+    return number is not None and _is_in(sampling, class_name, number)
 
 
 def _scalar(raw: msgspec.Raw | None) -> bytes:

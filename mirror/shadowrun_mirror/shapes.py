@@ -36,11 +36,11 @@ def parsed(decoder: msgspec.json.Decoder[T], payload: bytes | msgspec.Raw) -> T 
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of one answer as the engine counted them. `prompt` includes `cached`."""
+    """Tokens of one answer as the engine counted them. `prompt` includes `cached`; `output` None: not told."""
 
     prompt: int
     cached: int
-    output: int
+    output: int | None
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
             prompt = self.uncached + (self.cached or 0) + (self.created or 0)
         if prompt is None or prompt > _MOST_TOKENS:
             return None
-        return Tokens(prompt=prompt, cached=self.cached or 0, output=self.output or 0)
+        return Tokens(prompt=prompt, cached=self.cached or 0, output=self.output)
 
 
 class Content(msgspec.Struct, frozen=True):

@@ -100,9 +100,10 @@ class StreamReader:
     an event with text counts only if that event is the last.
     """
 
-    def __init__(self, note: Note, done_mark: bool) -> None:
+    def __init__(self, note: Note, done_mark: bool, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._note = note
         self._done_mark = done_mark
+        self._max_event_bytes = max_event_bytes
         self._frames = Frames()
         self._between = True  # no event has begun
         self._opening = Opening()
@@ -127,7 +128,7 @@ class StreamReader:
             and data.startswith(head)
             and data.endswith(b"\n\n")
             and b"\r" not in data
-            and len(data) <= MAX_EVENT_BYTES
+            and len(data) <= self._max_event_bytes
         ):
             start = self._opening.text_at(data) if self._numbered else len(head)
             if start and data[start] != _QUOTE and data.find(b"\n", start) == len(data) - 2:
@@ -161,10 +162,10 @@ class StreamReader:
 
     def _events(self, data: bytes, at: float) -> None:
         """Go through the events that end with `data`, up to the one that ends the answer."""
-        may_be_long = not self._between or len(data) > MAX_EVENT_BYTES
+        may_be_long = not self._between or len(data) > self._max_event_bytes
         certain = 0
         for event in self._frames.feed(data):
-            if may_be_long and len(event) > MAX_EVENT_BYTES:
+            if may_be_long and len(event) > self._max_event_bytes:
                 self._fail(FailureReason.TOO_LONG)
                 break
             head = self._head  # may change from one event to the next
@@ -181,8 +182,13 @@ class StreamReader:
         if certain:
             self._stamp(at, certain)
         self._between = self._frames.is_between
-        if not (self._between or self._done) and len(self._frames.rest.rstrip(b"\r\n")) > MAX_EVENT_BYTES:
+        if not (self._between or self._done) and self._is_too_long():
             self._fail(FailureReason.TOO_LONG)
+
+    def _is_too_long(self) -> bool:
+        """Whether the event that has not ended is too long already; line ends at its end are not counted."""
+        rest, most = self._frames.rest, self._max_event_bytes
+        return len(rest) > most and len(rest.rstrip(b"\r\n")) > most
 
     def _event(self, event: bytes, at: float) -> None:
         self._catch_up()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 from shadowrun_operator.manifests.names import Manifest
-from shadowrun_operator.reconcile.plan import Apply, Create, PatchCandidate, Step
+from shadowrun_operator.reconcile.plan import Apply, Create, Merge, PatchCandidate, Step
 
 from tests.unit.reconcile.world import World
 
@@ -47,7 +47,7 @@ def _named(step: Step) -> tuple[str, Manifest]:
     match step:
         case PatchCandidate(name, body):
             return f"patch-{name}", body
-        case Create(manifest) | Apply(manifest):
+        case Create(manifest) | Apply(manifest) | Merge(manifest):
             selects_capture = (
                 "shadowrun.dev/run" in manifest["spec"].get("selector", {}) if "spec" in manifest else False
             )

@@ -1,6 +1,6 @@
 """The companion of an Envoy: asks a mirror what to copy, keeps the route file in step, and serves Envoy's counts.
 
-Beside that it passes on what became of the originals (`telling`), which nothing else waits for.
+Beside that it passes on what became of the originals (`telling`), which nothing else waits for or ends with.
 
 It is off the customers' path. If it stops, Envoy goes on; whoever restarts it first puts the pass-through routes back
 (see the command in the capture Deployment), and it starts with them itself.
@@ -48,7 +48,7 @@ class AnswerError(ValueError):
     """Somebody answered, but not with what was asked for. The text is ours, so it may be logged."""
 
 
-_TROUBLES = (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError)
+_TROUBLES = (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError, RecursionError)
 """What asking a mirror or Envoy may end in."""
 
 
@@ -204,12 +204,13 @@ async def serve(
         telling = Telling(OutcomeFile(settings.outcome_log), URL(settings.mirrors_url), settings.token, http, _say)
         runner = web.AppRunner(application(companion, settings.token), access_log=None, handle_signals=False)
         await runner.setup()
+        aside = asyncio.create_task(telling.run())  # whatever becomes of it, copying does not depend on it
         try:
             await web.TCPSite(runner, host, port).start()
-            async with asyncio.TaskGroup() as both:
-                both.create_task(telling.run())
-                both.create_task(companion.run(alive))
+            await companion.run(alive)
         finally:
+            aside.cancel()
+            await asyncio.gather(aside, return_exceptions=True)
             await runner.cleanup()
 
 

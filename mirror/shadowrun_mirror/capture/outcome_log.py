@@ -9,7 +9,6 @@ record a line, a JSON object:
     first_byte_us  int | null   microseconds from the request's first byte to the first byte of the primary's answer;
                                 null where the primary answered nothing
     run            str          uid of the ShadowRun
-    route          str          `sampled-<window>`
 
 Envoy hands records to a thread of its own, which writes them every `FLUSH_MS`; one that finds no room is dropped. A
 write that fits only in part leaves a torn record behind, and the next one follows on the same line.
@@ -40,5 +39,4 @@ def log_record(run_uid: str) -> dict[str, str]:
         "flags": "%RESPONSE_FLAGS%",
         "first_byte_us": "%COMMON_DURATION(DS_RX_BEG:US_RX_BEG:us)%",
         "run": run_uid,
-        "route": "%ROUTE_NAME%",
     }

@@ -6,6 +6,7 @@ with the same settings, and they differ only in their name (under which Envoy co
 
 from typing import Any
 
+from shadowrun_mirror import baggage
 from shadowrun_mirror.config import CREDENTIAL_HEADERS, MODULO, REQUEST_ID, Sampling
 from shadowrun_mirror.directive import CaptureDirective
 
@@ -23,8 +24,6 @@ _HASH = _TYPE + "envoy.extensions.matching.input_matchers.consistent_hashing.v3.
 _ROUTE = _TYPE + "envoy.config.route.v3.Route"
 _ROUTE_CONFIGURATION = _TYPE + "envoy.config.route.v3.RouteConfiguration"
 _PER_ROUTE = _TYPE + "envoy.config.route.v3.FilterConfig"
-_SHADOW_BAGGAGE = r"(?s)(.*,)?[ \t]*shadow(\.run)?[ \t]*([=;,].*)?"
-"""A list with an entry of one of the two names that only a mirror may give."""
 
 Json = dict[str, Any]
 
@@ -71,7 +70,7 @@ def routes(directive: CaptureDirective, *, copying: bool, version: str, paused: 
 
 
 def _response(version: str, others: Json) -> Json:
-    marked = _header("baggage", {"safe_regex": _regex(_SHADOW_BAGGAGE)})
+    marked = _header("baggage", {"safe_regex": _regex(baggage.PATTERN)})
     matcher = _matcher((marked, _route(OTHER, filters=("baggage",))), no_match=others)
     configuration = {
         "@type": _ROUTE_CONFIGURATION,

@@ -2,7 +2,7 @@
 
 A mirror that refuses, does not answer or is not there costs what it was not told, which is counted and said as a
 number. Nothing is kept for it and nobody waits: not Envoy, whose file has a bounded size, and not the companion's other
-loop.
+loop. A turn that breaks costs what it had read, and the next one follows.
 """
 
 import asyncio
@@ -38,12 +38,17 @@ class Telling:
     _untold: int = 0
     _said_at: float = float("-inf")
     _trouble: str = ""
+    _broke: str = ""
+    _broke_at: float = float("-inf")
 
     async def run(self) -> None:
         """About once a second, for ever."""
         while True:
             started = time.monotonic()
-            await self.turn()
+            try:
+                await self.turn()
+            except Exception as error:
+                self._break(type(error).__name__)
             await asyncio.sleep(max(0.0, started + TURN_S - time.monotonic()))
 
     async def turn(self) -> None:
@@ -98,6 +103,12 @@ class Telling:
         if self._untold and time.monotonic() - self._said_at >= _SAID_S:
             self.say(f"outcomes that a mirror was not told: {self._untold}")
             self._untold, self._said_at = 0, time.monotonic()
+
+    def _break(self, kind: str) -> None:
+        """Say what kind of error ended a turn; the same kind once a minute at most."""
+        if kind != self._broke or time.monotonic() - self._broke_at >= _SAID_S:
+            self.say(f"telling the mirrors broke: {kind}")
+            self._broke, self._broke_at = kind, time.monotonic()
 
     def _note(self, trouble: str) -> None:
         if trouble != self._trouble:

@@ -131,6 +131,12 @@ def _root_rules() -> list[Json]:
             "message": "duration can only be shortened once the run has started",
             "fieldPath": ".spec.duration",
         },
+        {
+            "rule": f"!({_ACTIVE}) || size(self.spec.sampling.classRates) == 0"
+            " || self.spec.sampling.rate == oldSelf.spec.sampling.rate",
+            "message": "with sampling.classRates the rate cannot change once the run has started: weights rest on it",
+            "fieldPath": ".spec.sampling",
+        },
         *(_unchanged(field) for field in _frozen_fields()),
     ]
 

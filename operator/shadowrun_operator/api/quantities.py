@@ -1,10 +1,12 @@
 """Durations, latencies, percents, frequencies and sizes as the resource writes them: strings with one exact meaning.
 
 Every type is a `str`, so it is stored as it was written; parsing is exact and uses no floating point where a decision
-depends on it. This module must not know any field of the resource.
+depends on it. Amounts in other objects are read as Kubernetes writes them. This module must not know any field of the
+resource.
 """
 
 import re
+from decimal import Decimal
 from typing import Any, ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -128,3 +130,25 @@ class Size(Quantity):
         """Number of bytes."""
         units = {"Ki": 1 << 10, "Mi": 1 << 20}
         return int(self[:-2]) * units[self[-2:]] if self.endswith("i") else int(self)
+
+
+def kubernetes_quantity(written: object) -> Decimal | None:
+    """The exact value of an amount as Kubernetes writes it, such as 2, "3k", "1.5Gi" or "2e3"; None for anything else.
+
+    The notation is that of `resource.Quantity` of the Kubernetes API.
+    """
+    found = _AMOUNT.fullmatch(str(written))
+    if found is None:
+        return None
+    number, exponent, suffix = found.groups()
+    return Decimal(number).scaleb(int(exponent or 0)) * _SUFFIXES[suffix or ""]
+
+
+_AMOUNT = re.compile(
+    r"([+-]?(?:[0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30}))(?:[eE]([+-]?[0-9]{1,2})|([numkMGTPE]|[KMGTPE]i))?"
+)
+_SUFFIXES = (
+    {"": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal(1000)}
+    | {unit: Decimal(1000) ** power for power, unit in enumerate("MGTPE", 2)}
+    | {f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)}
+)

@@ -86,8 +86,8 @@ class LivePathGuard(Block):
         default=Percent("5%"),
         json_schema_extra=rules(
             (
-                "self.matches('[1-9]') && self.matches('^([0-9]|[1-4][0-9])([.][0-9]+)?%$|^50([.]0+)?%$')",
-                "pauseShare must be above 0% and at most 50%",
+                "self.matches('^([1-9]|[1-4][0-9])([.][0-9]+)?%$|^50([.]0+)?%$')",
+                "pauseShare must be at least 1% and at most 50%",
             )
         ),
     )

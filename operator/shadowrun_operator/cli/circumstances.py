@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from shadowrun_operator.cli.report import Circumstances, LineageNumbers, Spread
 from shadowrun_operator.cli.tables import duration, percent, table
 
+_WHOLE = 1_000_000
 _KINDS = {"before": "before copying", "copying": "copying on", "paused": "paused slots"}
 
 
@@ -103,11 +104,18 @@ def _outcomes(found: Circumstances) -> str:
 
 
 def _rates(found: Circumstances) -> str:
+    """Nothing where the rate stayed what it was when copying began."""
+    if len(found.rates) == 1 and found.rates[0].share == _WHOLE:
+        return ""
     rows = [
-        (datetime.fromtimestamp(c.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), f"{c.share / 10_000:.4f}%")
+        (
+            datetime.fromtimestamp(c.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            f"{c.rate / 10_000:g}%" if c.rate else "unknown",
+            f"{c.share / 10_000:.4f}%",
+        )
         for c in found.rates
     ]
-    return table(("LOWERED AT", "SHARE OF THE SPEC'S RATES"), rows) if rows else ""
+    return table(("FROM", "SAMPLING.RATE", "SHARE OF IT THAT IS COPIED"), rows) if rows else ""
 
 
 def _weights(found: Circumstances) -> str:

@@ -12,7 +12,7 @@ from shadowrun_operator.api.spec import Spec
 from shadowrun_operator.cli.exits import CommandError
 from shadowrun_operator.cli.tables import table
 from shadowrun_operator.judge.forecast import span
-from shadowrun_operator.judge.plan import CriterionPlan, Length, RunPlan, Traffic, planned
+from shadowrun_operator.judge.plan import POWER, CriterionPlan, Length, RunPlan, Traffic, planned
 from shadowrun_operator.judge.rules import rules_of
 
 _LONGEST_S = 720 * 3600
@@ -111,15 +111,15 @@ def _start(spec: Spec, traffic: Traffic, plan: RunPlan) -> str:
 
 def _changes(spec: Spec, plan: RunPlan) -> list[str]:
     open_ones = [(c, p) for c, p in zip(spec.criteria, plan.criteria, strict=True) if not p.decidable]
-    return [f"{p.name}: {'; or '.join(_ways(c.require, p)) or _no_way(c.require)}" for c, p in open_ones]
+    return [f"{p.name}: {'; or '.join(_ways(spec, c.require, p)) or _no_way(c.require, p)}" for c, p in open_ones]
 
 
-def _ways(require: str, found: CriterionPlan) -> list[str]:
+def _ways(spec: Spec, require: str, found: CriterionPlan) -> list[str]:
     ways = []
     if found.rate is not None:
         ways.append(f"{found.rate:.3g} pairs a second")
     if found.seconds is not None and found.seconds <= _LONGEST_S:
-        ways.append(f"a duration of {span(found.seconds)} (and no endConditions.pairs below {found.needed})")
+        ways.append(_longer(spec, found, found.seconds))
     if found.margin is not None and require == "NotWorse":
         ways.append(f"a margin of {100 * found.margin:.2g}%")
     if found.median:
@@ -127,10 +127,33 @@ def _ways(require: str, found: CriterionPlan) -> list[str]:
     return ways
 
 
-def _no_way(require: str) -> str:
+def _longer(spec: Spec, found: CriterionPlan, seconds: float) -> str:
+    """A longer run: by its duration, by `endConditions.pairs`, or by both."""
+    pairs = "" if found.pairs is None else f"endConditions.pairs of {found.pairs:,}"
+    if seconds > spec.duration.seconds or not pairs:
+        return f"a duration of {span(seconds)}" + (f" with {pairs}" if pairs else "")
+    return pairs
+
+
+def _no_way(require: str, found: CriterionPlan) -> str:
+    if not found.coming:
+        return "no pair of its class comes"
     if require == "Better":
         return "its margin is not below the assumed --effect: no number of pairs would prove it"
     return "no margin below 90% is within reach of so few pairs"
+
+
+def _sooner(spec: Spec) -> list[str]:
+    """What of the spec may leave fewer pairs than the plan counts on."""
+    ends, sampling = spec.end_conditions, spec.sampling
+    found = [
+        ("endConditions.tokens", ends.tokens is not None),
+        ("endConditions.gpuHours", ends.gpu_hours is not None),
+        ("livePathGuard", spec.live_path_guard is not None),
+        ("sampling.targetPairsPerSecond", sampling.target_pairs_per_second is not None),
+    ]
+    named = ", ".join(name for name, there in found if there)
+    return [f"Not in this plan, and may leave fewer pairs: {named}."] if named else []
 
 
 def _notes(spec: Spec, traffic: Traffic) -> list[str]:
@@ -138,9 +161,10 @@ def _notes(spec: Spec, traffic: Traffic) -> list[str]:
     effect = "twice the margin, 10% at least" if traffic.effect is None else f"{100 * traffic.effect:g}%"
     assumed = (
         f"Assumed: equal arms for NotWorse; for Better, better by {effect}; latencies that spread by"
-        f" {traffic.spread:g} (logarithms); discordance {discordance}; independent pairs (load in waves needs more)."
+        f" {traffic.spread:g} (logarithms); discordance {discordance}; independent pairs (load in waves needs"
+        f" more). That many pairs decide {POWER:.0%} of such runs."
     )
-    notes = [assumed]
+    notes = [assumed, *_sooner(spec)]
     rest = [name for name in spec.class_names if name not in traffic.class_shares]
     if len(spec.class_names) > 1 and len(rest) > 1:
         notes.append(

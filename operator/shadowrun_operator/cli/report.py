@@ -208,10 +208,14 @@ class OutcomeLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateChange(msgspec.Struct, frozen=True, kw_only=True):
-    """From `at` (UTC seconds) on, `share` millionths of the spec's rates were copied."""
+    """From `at` (UTC seconds) on, `share` millionths of the spec's rates were copied.
+
+    `rate` is `sampling.rate` as the spec then had it, in millionths; 0 where that is not known.
+    """
 
     at: float
     share: int
+    rate: int = 0
 
 
 class ClassWeight(msgspec.Struct, frozen=True, kw_only=True):

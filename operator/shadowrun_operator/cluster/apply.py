@@ -22,7 +22,7 @@ from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import Observation
-from shadowrun_operator.reconcile.plan import Apply, Create, Delete, Event, PatchCandidate, Plan, Step
+from shadowrun_operator.reconcile.plan import Apply, Create, Delete, Event, Merge, PatchCandidate, Plan, Step
 from shadowrun_operator.reconcile.record import Books
 
 COUNTS_S = 10.0
@@ -101,6 +101,8 @@ async def apply_step(cluster: Cluster, namespace: str, step: Step, memory: Memor
             await cluster.create(manifest)
         case Apply(manifest):
             await cluster.apply(manifest)
+        case Merge(manifest):
+            await cluster.merge(manifest)
         case Delete(kind, name):
             await cluster.delete(kind, namespace, name)
         case PatchCandidate(name, body):

@@ -126,6 +126,23 @@ class Cluster:
             query={"fieldManager": FIELD_MANAGER},
         )
 
+    async def merge(self, manifest: Manifest) -> Manifest:
+        """JSON merge patch: what the manifest does not name stays, null removes; made where it is not there.
+
+        Raises the refusal of the patch where somebody deletes and makes the object at the same time: try again.
+        """
+        meta = manifest["metadata"]
+        path, query = _path(manifest["kind"], meta["namespace"], meta["name"]), {"fieldManager": FIELD_MANAGER}
+        try:
+            return await self._call("PATCH", path, manifest, content="application/merge-patch+json", query=query)
+        except ApiRefusal as refusal:
+            if refusal.status != 404:
+                raise
+            made = await self.create(_without_null(manifest))
+            if made is not None:
+                return made
+        return await self._call("PATCH", path, manifest, content="application/merge-patch+json", query=query)
+
     async def delete(self, kind: str, namespace: str, name: str) -> None:
         """Delete, its dependants in the background; nothing happens where it is gone already."""
         try:
@@ -161,6 +178,13 @@ class Cluster:
 
 
 _OWNERSHIP = {"fieldManager": FIELD_MANAGER, "force": "true"}
+
+
+def _without_null(value: Any) -> Any:
+    """An object as a merge patch would make it of nothing."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_null(item) for key, item in value.items() if item is not None}
 
 
 def _path(kind: str, namespace: str, name: str = "") -> str:

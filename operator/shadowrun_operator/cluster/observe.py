@@ -79,8 +79,8 @@ async def observe(
         books = books.with_readings(run.uid, reading.mirrors, reading.captures)
         read = reading.pods_of(run.uid)
     memory.books = books
-    unbegun = stored.record is None or not stored.record.copying_since
-    ledger = await cluster.get("ConfigMap", run.namespace, LEDGER) if unbegun else None
+    uncounted = stored.record is None or not (stored.record.indicators or stored.record.ended_at)
+    ledger = await cluster.get("ConfigMap", run.namespace, LEDGER) if uncounted else None
     _remember_giving_back(memory, capture_service, now)
     return Observation(
         now=time.time(),

@@ -24,10 +24,14 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateChange(msgspec.Struct, frozen=True, kw_only=True):
-    """From `at` (UTC seconds) on, `share` millionths of the spec's rates were copied."""
+    """From `at` (UTC seconds) on, `share` millionths of the spec's rates were copied.
+
+    `rate` is `sampling.rate` as the spec then had it, in millionths; 0 where that is not known.
+    """
 
     at: float
     share: int
+    rate: int = 0
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,8 +39,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     `indicators` are those the counted windows were counted by, as in `MirrorConfig`. Instants are UTC seconds.
     `patch` is the difference between the pod templates of baseline and candidate, as text. `end_message` explains the
-    end, for instance the reason somebody gave for stopping. `rates` says when the sampling rates were lowered, `watch`
-    what was seen of customers.
+    end, for instance the reason somebody gave for stopping. `rates` says what the sampling rates were when copying
+    began, and when they changed since; `watch` what was seen of customers.
     """
 
     run: str

@@ -14,20 +14,24 @@ A finding says what the verdict is if no graver finding exists. The gravest grou
     Refuted    DroppedHardRequests        Fail           the candidate fails the long requests, see `dropped_hard`
     Refuted    CriterionFailed            Fail           a gating criterion is refuted
     Open       EvidenceLost               Inconclusive   more than 1 % of the selected were lost, in requests or tokens
-    Open       LowCoverage                Inconclusive   a class has fewer pairs than its floor, in requests or tokens
+    Open       LowCoverage                Inconclusive   fewer pairs than the floor of the run or of a class, in
+                                                         requests or tokens, see `coverage`
     Open       MirrorOverloaded           Inconclusive   more than 20 % of the pairs are Lagged
     Open       ArmsOutOfStep              Inconclusive   more than 20 % of the pairs are DispatchSkew
     Open       SendOrderBiased            Inconclusive   an arm was first too often or too rarely, see `parity`
     Open       TokenSourcesDiffer         Inconclusive   TPOT gates, and more than 1 % of its pairs have no equal count
+    Open       TPOTMissing                Inconclusive   TPOT gates, and the candidate has it for over 1 % fewer answers
+    Open       AnswerLengthsDiffer        Inconclusive   TPOT gates, and the output tokens per answer that the arms
+                                                         report differ by more than a quarter, see `token_counts`
     Open       TooFewPairs, NoThreshold,  Inconclusive   a gating criterion is open for that reason
                ThresholdDrifted, Undecided
 
 Void findings take away every verdict, for the comparison itself is unsound. Open ones only forbid a Pass: what is
-refuted on the pairs there are stays refuted. No rule of the groups Void and Open looks at how the candidate answered,
-except through a criterion's own outcome, so failing more cannot help a candidate here.
+refuted on the pairs there are stays refuted. No rule of the group Void looks at how the candidate answered, and those
+of the group Open that do (TokenSourcesDiffer, TPOTMissing, AnswerLengthsDiffer, a criterion's own outcome) take no Fail
+away, so failing more cannot help a candidate here.
 """
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Literal
 
@@ -38,15 +42,17 @@ from shadowrun_mirror.reasons import DropReason, FlagReason
 
 from shadowrun_operator.api.conditions import EndReason
 from shadowrun_operator.judge.circumstances import flagged_pairs
+from shadowrun_operator.judge.coverage import lacking_coverage
 from shadowrun_operator.judge.criteria import CriterionResult, Gap, estimate_of
 from shadowrun_operator.judge.facts import Facts
-from shadowrun_operator.judge.figures import percent, seconds
+from shadowrun_operator.judge.figures import percent
 from shadowrun_operator.judge.funnel import Count, Funnel
 from shadowrun_operator.judge.hard_drops import hard_drop
 from shadowrun_operator.judge.merge import Merged, inconsistencies, together
-from shadowrun_operator.judge.parity import cache_bias, held_s, order_bias
-from shadowrun_operator.judge.rules import LATENCIES, CoverageFloor, Criterion, Rules
+from shadowrun_operator.judge.parity import cache_bias, order_bias
+from shadowrun_operator.judge.rules import LATENCIES, Criterion, Rules
 from shadowrun_operator.judge.thresholds import histogram_of
+from shadowrun_operator.judge.token_counts import unlike_lengths, without_tpot
 from shadowrun_operator.judge.words import criterion_sentence, names
 
 Group = Literal["Void", "Refuted", "Open"]
@@ -54,8 +60,6 @@ GROUPS: tuple[Group, ...] = ("Void", "Refuted", "Open")
 
 LOST_SHARE = 0.01
 NOISE_ALPHA = 0.05
-SLOW_RATIO = 1.5
-"""By so much longer a candidate holds a slot where its slowness, and not the number of slots, is named as the cause."""
 FLAGGED_SHARE = 0.2
 """A fifth: what is left must decide a median by itself, with room; less is the ordinary unrest of a busy node."""
 _OF_ALL = (FlagReason.LAGGED, FlagReason.DISPATCH_SKEW)  # flags that concern every metric
@@ -161,9 +165,9 @@ def noisy_baseline(case: Case) -> Finding | None:
 
     For shares the difference expected is 0 and the margin the criterion's. For latencies z of the control contains the
     margin, so what is expected is the share of the baseline's own answers between the two limits, and half of that is
-    tolerated. Two-sided, `NOISE_ALPHA` shared among the gating criteria, in bounds for a single look: they are narrower
-    than those of criteria, so that noise is seen sooner than anything passes, and what one look takes for noise another
-    may still clear, for it ends no run.
+    tolerated. Two-sided, `NOISE_ALPHA` shared among the gating criteria, in bounds for a single look (with the caution
+    of short runs): they are narrower than those of criteria, so that noise is seen sooner than anything passes, and
+    what one look takes for noise another may still clear, for it ends no run.
     """
     arm = case.rules.control
     if arm is None or not case.rules.gating:
@@ -232,20 +236,21 @@ def evidence_lost(case: Case) -> Finding | None:
 
 
 def low_coverage(case: Case) -> Finding | None:
-    """Whether enough became pairs: in the run, and in every class that a gating criterion names.
+    """Whether enough became pairs, in the run and in every class the verdict speaks of; `coverage` has the rule."""
+    found = lacking_coverage(case.rules, case.evidence, case.funnel)
+    return Finding(group="Open", reason="LowCoverage", message=found) if found else None
 
-    A request too large to be copied counts as selected in each class it may have belonged to.
-    """
-    named = {c.traffic_class for c in case.rules.gating} - {""}
-    covered = [("the run", "", case.funnel.selected, case.funnel.pairs)]
-    covered += [(f'class "{c.name}"', c.name, c.selected, c.pairs) for c in case.funnel.classes if c.name in named]
-    for said, name, selected, pairs in covered:
-        whole = selected + (case.funnel.oversized if name in case.rules.oversized_classes else Count())
-        finding = _below(said, whole, pairs, case.rules.floor_of(name))
-        if finding is not None:
-            why = _shed_because(case, name)
-            return msgspec.structs.replace(finding, message=f"{finding.message}{why}")
-    return None
+
+def tpot_missing(case: Case) -> Finding | None:
+    """Whether the candidate left answers out of its TPOT. It never takes a Fail away."""
+    found = without_tpot(case.rules, case.evidence)
+    return Finding(group="Open", reason="TPOTMissing", message=found) if found else None
+
+
+def lengths_differ(case: Case) -> Finding | None:
+    """Whether the arms report too different numbers of tokens to compare TPOT. It never takes a Fail away."""
+    found = unlike_lengths(case.rules, case.evidence)
+    return Finding(group="Open", reason="AnswerLengthsDiffer", message=found) if found else None
 
 
 def too_flagged(reason: FlagReason, limit: float, word: str, sentence: str) -> Callable[[Case], Finding | None]:
@@ -316,9 +321,11 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
         FlagReason.TOKEN_SOURCES_DIFFER,
         LOST_SHARE,
         "TokenSourcesDiffer",
-        "have no time per token, because only one of the arms reported its tokens, and an arm must not choose the"
-        " answers it is judged by",
+        "have no time per token, because only one of the arms reported a number of tokens that can be believed, and an"
+        " arm must not choose the answers it is judged by",
     ),
+    tpot_missing,
+    lengths_differ,
     open_criterion("TooFewPairs"),
     open_criterion("NoThreshold"),
     open_criterion("ThresholdDrifted"),
@@ -341,39 +348,6 @@ def _equal_arms(case: Case, criterion: Criterion) -> tuple[float, float, float]:
     limit = indicator.baseline_limit_s * criterion.ratio
     least, most = histogram.share_at_most(limit) - at, histogram.share_at_most(limit * GAMMA) - at
     return least, most, abs(least + most) / 4
-
-
-def _below(said: str, selected: Count, pairs: Count, floor: CoverageFloor) -> Finding | None:
-    for unit, have, whole, least in (
-        ("requests", pairs.requests, selected.requests, floor.requests),
-        ("tokens", pairs.tokens, selected.tokens, floor.tokens),
-    ):
-        if whole and have < least * whole:
-            missing = math.ceil(least * whole) - have
-            message = (
-                f"Only {percent(have, whole)} of the selected {unit} of {said} became pairs ({have} of {whole});"
-                f" {least:.1%} is the floor, {missing} are missing."
-            )
-            return Finding(group="Open", reason="LowCoverage", message=message)
-    return None
-
-
-def _shed_because(case: Case, traffic_class: str) -> str:
-    """Why no slot was free, where that is what most drops of a class are due to: a slow candidate, or too few slots."""
-    dropped = next((c.dropped for c in case.funnel.classes if c.name == traffic_class), case.funnel.dropped)
-    shed = sum((dropped.get(r.value, Count()) for r in (DropReason.SHED, DropReason.QUEUE_TIMEOUT)), Count())
-    if 2 * shed.requests <= sum(dropped.values(), Count()).requests:
-        return ""
-    arms = together(case.evidence.counted, "").arms
-    ours, base = (held_s(arms.get(arm, ArmEvidence())) for arm in (case.rules.candidate, case.rules.baseline))
-    if ours is None or base is None:
-        return ""
-    slow = ours > SLOW_RATIO * base
-    what = "the candidate holds them longer" if slow else "the arms are too small for the rate, or maxInFlight too low"
-    return (
-        f" {shed.requests} were shed while every slot was taken: {what} (an answer takes {seconds(ours)} of the"
-        f" candidate and {seconds(base)} of the baseline, on average)."
-    )
 
 
 def _points(share: float) -> str:

@@ -1,4 +1,8 @@
-"""Whether a candidate got rid of the hard (long) requests by failing them: survivors look fast. Nothing else."""
+"""Whether a candidate got rid of the hard (long) requests by failing them: survivors look fast. Nothing else.
+
+A fixed test on counts, beside the criteria's levels and not among them: it takes requests as independent, and allows
+neither for failures that come in waves nor for many looks or classes. Failures are counted without their times.
+"""
 
 import math
 
@@ -19,8 +23,8 @@ def hard_drop(rules: Rules, funnel: Funnel) -> str:
     With requests r and tokens t of failures F (candidate), G (baseline), admitted A, completed C (candidate), and the
     excess X = F - G, all of these must hold:
 
-    * X_r >= 10 and X_r >= 2.33 sqrt(F_r + G_r): the candidate fails more (1 % one-sided, pairs failed by both included,
-      which makes it stricter).
+    * X_r >= 10 and X_r >= 2.33 sqrt(F_r + G_r): the candidate fails more (1 % one-sided for independent requests at one
+      look; pairs failed by both are included, which makes it stricter).
     * X_t / A_t > 5 %: it matters in tokens.
     * min(F_t / F_r, X_t / X_r) >= max(1.25, 1 + 2.33 * 2 / sqrt(F_r)) * C_t / C_r: what it fails is longer than what it
       completes, by more than chance if lengths vary with a standard deviation of up to twice their mean.

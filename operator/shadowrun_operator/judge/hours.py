@@ -50,11 +50,19 @@ def hours(rules: Rules, evidence: Merged) -> Hours:
 
 
 def hour_counts(rules: Rules, evidence: Merged) -> Counter[tuple[int, int]]:
-    """Pairs by (day of the week, hour): of the series with the most pairs there, for every criterion has its own."""
-    counts: Counter[tuple[int, int]] = Counter()
-    for series in evidence.counted.pairs.get(rules.candidate, {}).values():
-        counts |= _of_series(series, rules.block_s)
-    return counts
+    """Pairs by (day of the week, hour).
+
+    Every criterion has a series of its own, of the pairs of its class (or of all) that it says something of. So a class
+    has as many pairs in an hour as its fullest series, and all have as many as the classes together, or as the fullest
+    series over all classes where that has more: not every class needs a criterion.
+    """
+    classes = {c.name: c.traffic_class for c in rules.criteria}
+    fullest: dict[str, Counter[tuple[int, int]]] = {}
+    for name, series in evidence.counted.pairs.get(rules.candidate, {}).items():
+        of_class = fullest.setdefault(classes.get(name, ""), Counter())
+        of_class |= _of_series(series, rules.block_s)
+    pooled = fullest.pop("", Counter())
+    return sum(fullest.values(), Counter()) | pooled
 
 
 def _of_series(series: BlockSeries, block_s: int) -> Counter[tuple[int, int]]:

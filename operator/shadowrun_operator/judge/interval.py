@@ -19,8 +19,9 @@ decided.
 
 Short runs have no `FULL_BLOCKS` of such length. For them, the longest blocks of which there are `FEW_BLOCKS` (else
 `MIN_BLOCKS`) are taken, and the first kind of bound takes the variance `CAUTION` times, or twice their autocorrelation
-time where that is more: load may move more slowly than so short a run can show. So large effects are found in half a
-minute, and small ones only when there is enough to know the noise. The numbers are from simulation (`tests/bench`).
+time where that is more: load may move more slowly than so short a run can show. That holds for a single look too. So
+large effects are found in half a minute, and small ones only when there is enough to know the noise. The numbers are
+from simulation (`tests/bench`).
 """
 
 import math
@@ -74,26 +75,26 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
     def upper(self, alpha: float) -> float:
         """With probability 1 - `alpha` never below the true mean, at whichever looks. 1 where nothing can be said."""
-        return self._upper(multiplier(self.units, alpha), self.caution) if self.blocks > 1 else 1.0
+        return self._upper(multiplier(self.units, alpha)) if self.blocks > 1 else 1.0
 
     def once(self, alpha: float) -> tuple[float, float]:
-        """Both bounds, each at level `alpha`, for a single look and without caution: they are much narrower."""
+        """Both bounds, each at level `alpha`, for a single look: narrower, with the same caution in a short run."""
         if self.blocks < 2:
             return -1.0, 1.0
         z = -float(ndtri(alpha))
-        return -self._mirrored._upper(z, 1.0), self._upper(z, 1.0)
+        return -self._mirrored._upper(z), self._upper(z)
 
     @property
     def _mirrored(self) -> "Estimate":
         return msgspec.structs.replace(self, mean=-self.mean, won=self.lost, lost=self.won)
 
-    def _upper(self, multiple: float, caution: float) -> float:
+    def _upper(self, multiple: float) -> float:
         of_blocks = of_few(multiple, self.blocks - 1)
         variance = (self.won + self.lost) / self.pairs - self.mean * self.mean
         inflation = self.error * self.error * self.pairs / variance if variance > 1e-12 else 0.0
         reach = max(multiple * multiple, inflation * of_blocks * of_blocks)
         by_counts = highest_mean(self.pairs, self.won, self.lost, reach)
-        return min(1.0, max(self.mean + of_blocks * math.sqrt(caution) * self.error, by_counts))
+        return min(1.0, max(self.mean + of_blocks * math.sqrt(self.caution) * self.error, by_counts))
 
 
 class _Blocks(msgspec.Struct, frozen=True):

@@ -23,8 +23,9 @@ together, at `ALPHA` shared among the metrics. The normal quantile is exchanged 
 freedom less than there are blocks with paused requests.
 
 The time before copying began serves only as a coarse bound, and only until there are `MIN_BLOCKS` with paused requests
-(a quarter of an hour): compared with another time, any trouble of the primary looks like harm. So it counts for gross
-trouble alone, where the paused slots so far do not show the same. Pure; whether to end is not decided here.
+(a quarter of an hour), `COARSE_S` at the most: compared with another time, any trouble of the primary looks like harm.
+So it counts for gross trouble alone, where the paused slots so far do not show the same. Pure; whether to end is not
+decided here.
 """
 
 import math
@@ -47,6 +48,8 @@ MIN_REQUESTS = 100
 """Fewest requests with copying on, and fewest paused ones."""
 COARSE_REQUESTS = 200
 """Against the time before, fewest requests with copying on."""
+COARSE_S = 3600.0
+"""Against the time before, seconds since the first copy: rare pauses must not let an old hour judge a new one."""
 COARSE_POINTS = 0.2
 """Gross trouble: the share of errors rose by so much more than is allowed,"""
 COARSE_SHARE = 0.5
@@ -87,10 +90,11 @@ class Moments(msgspec.Struct, frozen=True, kw_only=True):
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
     """What has been seen of customers so far. `on` and `off` are the totals at `closed`, when the last block ended.
 
-    `before` is what was counted before anything was copied. Times are UTC seconds.
+    `before` is what was counted before anything was copied, which began at `began`. Times are UTC seconds.
     """
 
     closed: float
+    began: float = 0.0
     before: LivePath
     on: LivePath
     off: LivePath
@@ -121,7 +125,7 @@ def watched(watch: Watch | None, on: LivePath, off: LivePath, now: float, limits
     counters fell back (some were lost) compares nothing and is left out.
     """
     if watch is None:
-        return None if not on.requests else Watch(closed=now, before=off, on=on, off=off)
+        return None if not on.requests else Watch(closed=now, began=now, before=off, on=on, off=off)
     if now - watch.closed < limits.block_s:
         return watch
     on_requests, off_requests = on.requests - watch.on.requests, off.requests - watch.off.requests
@@ -132,7 +136,7 @@ def watched(watch: Watch | None, on: LivePath, off: LivePath, now: float, limits
         _with_latencies(moments, q, watch, on, off, limits.latency or 0.0)
         for moments, q in zip(watch.latency, QUANTILES, strict=True)
     )
-    return Watch(closed=now, before=watch.before, on=on, off=off, errors=errors, latency=latency)
+    return msgspec.structs.replace(watch, closed=now, on=on, off=off, errors=errors, latency=latency)
 
 
 def compared(watch: Watch, limits: LivePathLimits) -> tuple[Comparison, ...]:
@@ -154,14 +158,14 @@ def comparison(metric: str, moments: Moments, tolerated: float, alpha: float) ->
     return Comparison(metric=metric, on=share, off=other, difference=share - other, margin=margin, tolerated=tolerated)
 
 
-def harm(watch: Watch | None, on: LivePath, off: LivePath, limits: LivePathLimits) -> str | None:
+def harm(watch: Watch | None, on: LivePath, off: LivePath, now: float, limits: LivePathLimits) -> str | None:
     """A sentence with the numbers where customers are worse off than is tolerated. `on`, `off`: totals as of now."""
     if watch is None:
         return None
     found = [f for f in compared(watch, limits) if f.harmed]
     if found:
         return _errors_sentence(watch, found[0]) if found[0].metric == "errors" else _latency_sentence(watch, limits)
-    if watch.errors.off_blocks >= MIN_BLOCKS:
+    if watch.errors.off_blocks >= MIN_BLOCKS or now - watch.began > COARSE_S:
         return None
     return _coarse_errors(watch, on, off, limits) or _coarse_latency(watch, on, off, limits)
 

@@ -68,8 +68,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     `oversized_classes` are the classes that a request too large to be copied may have belonged to; such requests count
     as selected in each of them. `pass_alpha` bounds the probability of a false Pass of one criterion, `fail_alpha` that
-    of any false Fail in the run. `external`: copies come from a proxy of the user's own. `superset`: capture can't tell
-    which requests are selected and copies more. `class_rates`: share of each class that is copied, where they differ.
+    of any criterion's false Fail in the run. `external`: copies come from a proxy of the user's own. `superset`:
+    capture can't tell which requests are selected and copies more. `class_rates`: share of each class that is copied,
+    where they differ.
     `min_duration_s`: the shortest counted time the spec asks for, in seconds.
     """
 

@@ -16,16 +16,24 @@ LEDGER = "shadowrun-attempts"
 MOST = 500
 
 
-def attempts_ledger(namespace: str, known: Manifest | None, spec_hash: str, count: int, now: float) -> Manifest:
-    """The ConfigMap with one entry renewed; `now` is UTC seconds."""
+def ledger_entry(namespace: str, known: Manifest | None, spec_hash: str, count: int, now: float) -> Manifest:
+    """A merge patch that renews one entry and removes the oldest beyond `MOST`; `now` is UTC seconds.
+
+    It names no other entry: runs that start at the same time, from the same `known`, each leave the other's alone.
+    """
     entries = {**_entries(known), spec_hash: (count, now)}
-    kept = sorted(entries, key=lambda key: -entries[key][1])[:MOST]
+    oldest = sorted(entries, key=lambda key: -entries[key][1])[MOST:]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": LEDGER, "namespace": namespace, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}},
-        "data": {key: f"{entries[key][0]} {entries[key][1]:.0f}" for key in sorted(kept)},
+        "data": {**dict.fromkeys(oldest), spec_hash: f"{count} {now:.0f}"},
     }
+
+
+def entered(known: Manifest | None, spec_hash: str) -> int:
+    """How many runs of a spec the ledger has."""
+    return _entries(known).get(spec_hash, (0, 0.0))[0]
 
 
 def earlier_attempts(known: Manifest | None, existing: Iterable[str]) -> Mapping[str, int]:

@@ -26,6 +26,10 @@ WHOLE_RATE = MILLION
 """Share of the spec's rates that is copied while nothing has lowered them."""
 BEFORE_S = 30
 """Least time for which customers are watched before anything is copied, where the spec guards their path."""
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+KEPT_ANSWERS_BYTES = 192 * 1024 * 1024
+"""Of all answers together, kept by one mirror until their ends: twice that much while they are put together, which
+with `admit.HELD_BODIES_BYTES` of requests, each there as copied and as sent, leaves room within the pod's limit."""
 LEAST_LAG_S = 0.005
 LAG_SHARE = 0.1
 
@@ -95,11 +99,14 @@ def admission(spec: Spec) -> Admission:
     """The limits of one replica. What cannot be divided evenly is left out, so that the run stays within its own."""
     limits, replicas = spec.admission, spec.mirror.replicas
     queued = limits.queue.max_length // replicas
+    in_flight = max(1, limits.max_in_flight // replicas)
     return Admission(
-        max_in_flight=max(1, limits.max_in_flight // replicas),
+        max_in_flight=in_flight,
         timeout_s=float(limits.timeout.seconds),
         max_queued=queued,
         max_wait_s=float(limits.queue.max_wait.seconds) if queued else 0.0,
+        max_answer_bytes=MAX_ANSWER_BYTES,
+        max_kept_bytes=min(MAX_ANSWER_BYTES, KEPT_ANSWERS_BYTES // (in_flight * len(spec.arm_names))),
     )
 
 

@@ -9,7 +9,7 @@ from shadowrun_operator.judge.forecast import forecast, forecast_sentence
 from shadowrun_operator.judge.merge import calibration_mark
 from shadowrun_operator.judge.thresholds import indicators
 from shadowrun_operator.manifests import names
-from shadowrun_operator.manifests.attempts import attempts_ledger, is_ours
+from shadowrun_operator.manifests.attempts import entered, is_ours, ledger_entry
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.acceptance import Violation, must_yield, refused_patch
 from shadowrun_operator.reconcile.endings import deadlines, ending
@@ -30,9 +30,10 @@ from shadowrun_operator.reconcile.objects import (
 )
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.pending import POLL_S, RESYNC_S, SOON_S
-from shadowrun_operator.reconcile.plan import Apply, Delete, Event, Plan, Step
+from shadowrun_operator.reconcile.plan import Delete, Event, Merge, Plan, Step
 from shadowrun_operator.reconcile.progress import Progress, progress, renewed
 from shadowrun_operator.reconcile.push import push_of
+from shadowrun_operator.reconcile.rate import asked
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.removal import remaining, removal
 from shadowrun_operator.reconcile.statuses import status_of
@@ -109,6 +110,7 @@ def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, 
         *capture_steps(seen, record, config, side),
         *mirror_steps(seen, config),
         *arm_access_steps(seen, record),
+        *(_ledger_steps(seen, record) if phase == "WarmingUp" else []),
     ]
     status = status_of(seen, phase, message, record=record)
     return Plan(
@@ -135,10 +137,16 @@ def _everything_ready(seen: Observation, record: RunRecord) -> bool:
 
 def _start_copying(seen: Observation, record: RunRecord) -> Plan:
     attempt = seen.attempts.get(record.spec_hash, 0) + 1
-    started = msgspec.structs.replace(record, copying_since=seen.now, arms=arm_identities(seen), attempt=attempt)
+    started = msgspec.structs.replace(
+        record,
+        copying_since=seen.now,
+        arms=arm_identities(seen),
+        attempt=attempt,
+        pace=asked(record.pace, seen.run.spec.sampling.rate.millionths, seen.now),
+    )
     config = next_config(seen, record, copying=not seen.run.spec.suspend)
     steps = [
-        *_ledger_steps(seen, record, attempt),
+        *_ledger_steps(seen, started),
         *capture_steps(seen, record, config, "capture"),
         *mirror_steps(seen, config),
     ]
@@ -154,10 +162,13 @@ def _start_copying(seen: Observation, record: RunRecord) -> Plan:
     )
 
 
-def _ledger_steps(seen: Observation, record: RunRecord, attempt: int) -> list[Step]:
+def _ledger_steps(seen: Observation, record: RunRecord) -> list[Step]:
+    """Enter this run where it isn't yet: the operator may have died, or been refused, when copying began."""
     if seen.ledger is not None and not is_ours(seen.ledger):
         return []
-    return [Apply(attempts_ledger(seen.run.namespace, seen.ledger, record.spec_hash, attempt, seen.now))]
+    if entered(seen.ledger, record.spec_hash) >= record.attempt:
+        return []
+    return [Merge(ledger_entry(seen.run.namespace, seen.ledger, record.spec_hash, record.attempt, seen.now))]
 
 
 def _start_counting(seen: Observation, record: RunRecord, done: Progress) -> Plan:

@@ -4,6 +4,8 @@ from shadowrun_operator.api.status import MESSAGE_LENGTH, ReportRef, Status, sho
 from shadowrun_operator.judge.criteria import CriterionResult
 from shadowrun_operator.judge.funnel import Funnel
 from shadowrun_operator.judge.guards import Finding
+from shadowrun_operator.judge.hours import hours
+from shadowrun_operator.judge.merge import Merged
 from shadowrun_operator.judge.report import Report, packed_report, unpacked_report
 from shadowrun_operator.judge.rules import Rules
 from shadowrun_operator.judge.summary import (
@@ -80,12 +82,12 @@ def stored_report(seen: Observation) -> Report | None:
 
 def with_progress(status: Status, done: Progress) -> Status:
     """The status with the funnel and the criteria as they stand while counting."""
-    return _with_counts(status, done.rules, done.funnel, done.results, done.first_counted)
+    return _with_counts(status, done.rules, done.evidence, done.funnel, done.results, done.first_counted)
 
 
 def with_report(seen: Observation, status: Status, report: Report) -> Status:
     """The status with the verdict and everything it rests on."""
-    counted = _with_counts(status, report.rules, report.funnel, report.criteria, report.facts.started)
+    counted = _with_counts(status, report.rules, report.evidence, report.funnel, report.criteria, report.facts.started)
     return counted.model_copy(
         update={
             "verdict": report.verdict,
@@ -97,8 +99,14 @@ def with_report(seen: Observation, status: Status, report: Report) -> Status:
 
 
 def _with_counts(
-    status: Status, rules: Rules, funnel: Funnel, results: tuple[CriterionResult, ...], first: float | None
+    status: Status,
+    rules: Rules,
+    evidence: Merged,
+    funnel: Funnel,
+    results: tuple[CriterionResult, ...],
+    first: float | None,
 ) -> Status:
+    seen = hours(rules, evidence).of_the_day
     return status.model_copy(
         update={
             "start_time": status.start_time or (times.written(first) if first is not None else None),
@@ -109,5 +117,6 @@ def _with_counts(
             "failures": failures_status(funnel),
             "criteria": criteria_status(results),
             "classes": classes_status(rules, funnel),
+            "provenance": status.provenance.model_copy(update={"hours_seen": seen}),
         }
     )

@@ -30,6 +30,13 @@ class Apply:
 
 
 @dataclass(frozen=True)
+class Merge:
+    """JSON merge patch, which leaves alone what the manifest does not name; made where it is not there."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
 class PatchCandidate:
     """Strategic-merge patch of the candidate, an object of ours, with the user's change in it."""
 
@@ -45,7 +52,7 @@ class Delete:
     name: str
 
 
-Step = Create | Apply | PatchCandidate | Delete
+Step = Create | Apply | Merge | PatchCandidate | Delete
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """How far a run is, read from the books: what is merged, what adds up, what is lacking, how the criteria stand."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,8 +18,9 @@ from shadowrun_operator.judge.verdict import prospect
 from shadowrun_operator.manifests import names
 from shadowrun_operator.reconcile.known import facts_of
 from shadowrun_operator.reconcile.observation import Observation
-from shadowrun_operator.reconcile.rate import Pace, paced, selected_count
+from shadowrun_operator.reconcile.rate import Pace, asked, paced, selected_count
 from shadowrun_operator.reconcile.record import RunRecord
+from shadowrun_operator.reconcile.standing import VERDICT, Standing, holding_s, standings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,9 @@ class Progress:
     harm: str | None  # by how much copying costs them more than it may
     pace: Pace  # how far the rates are lowered, this look included
     facts: Facts | None  # what else is known; None before the run was accepted
+    now: float
+    stood: Mapping[str, Standing]  # since when criteria and verdict were decided, this look not included
+    holding_s: float  # how long they must have been before a run may end by it
 
     @property
     def results(self) -> tuple[CriterionResult, ...]:
@@ -49,6 +54,17 @@ class Progress:
     def prospect(self) -> Outcome:
         """The verdict there would be if the run ended in a normal way now."""
         return self._judged[1]
+
+    @cached_property
+    def standings(self) -> dict[str, Standing]:
+        """Since when the criteria that gate and the verdict have been decided as they are, this look included."""
+        outcomes: dict[str, Outcome] = {r.name: r.outcome for r in self.gating}
+        return standings(self.stood, {**outcomes, VERDICT: self.prospect}, self.now)
+
+    def stands(self, name: str, outcome: Outcome) -> bool:
+        """Whether a criterion (or `VERDICT`) has been decided like this for so long that a run may end by it."""
+        found = self.standings.get(name)
+        return found is not None and found.outcome == outcome and self.now - found.since >= self.holding_s
 
     @property
     def judge_error(self) -> str:
@@ -124,15 +140,23 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
         lacking=shortfalls(rules, evidence.calibration),
         in_flight=sum(c.in_flight.requests for e in living for w in e.windows.values() for c in w.classes.values()),
         watch=watch,
-        harm=harm(watch, on, off, limits) if limits is not None else None,
+        harm=harm(watch, on, off, seen.now, limits) if limits is not None else None,
         pace=pace,
         facts=None if now is None else facts_of(seen, now, evidence.counted.first_pair),
+        now=seen.now,
+        stood={} if record is None else record.standings,
+        holding_s=_holding_s(seen, rules, evidence),
     )
 
 
 def renewed(record: RunRecord, done: Progress) -> RunRecord:
     """The record with what this look has added to it; an equal one where that is nothing."""
-    return msgspec.structs.replace(record, watch=done.watch, pace=done.pace)
+    return msgspec.structs.replace(record, watch=done.watch, pace=done.pace, standings=done.standings)
+
+
+def _holding_s(seen: Observation, rules: Rules, evidence: Merged) -> float:
+    series = (s for of_arm in evidence.counted.pairs.values() for s in of_arm.values())
+    return holding_s(series, rules.block_s, seen.run.spec.admission.timeout.seconds)
 
 
 def _pace(seen: Observation) -> Pace:
@@ -140,9 +164,13 @@ def _pace(seen: Observation) -> Pace:
     pace = seen.record.pace if seen.record is not None else Pace()
     if seen.record is None or not seen.record.copying_since or seen.record.ended_at:
         return pace
-    target = seen.run.spec.sampling.target_pairs_per_second
+    sampling = seen.run.spec.sampling
+    target = sampling.target_pairs_per_second
     return paced(
-        pace, selected_count(seen.books.mirrors), seen.now, None if target is None else target.thousandths / 1000
+        asked(pace, sampling.rate.millionths, seen.now),
+        selected_count(seen.books.mirrors),
+        seen.now,
+        None if target is None else target.thousandths / 1000,
     )
 
 

@@ -5,6 +5,11 @@ of what a higher one did. It only ever falls: a rate that went up and down with 
 count differently. So it must not fall for a burst or by chance either: it is lowered only when each of `PERIODS`
 periods in a row was above the target, and then by the lowest of them, less two standard errors of its count. The rest
 is left to the next step, so the rate comes down to the target and not below it.
+
+A rate that is changed in the spec is what somebody asks for, so what was lowered is not taken off it a second time: the
+share is set such that as much is copied as before, or all that is asked for where that is less. After 10 % were lowered
+to 2 %, a spec that says 1 % gets 1 %, one that says 5 % keeps 2 %, as long as the run lasts. Rates of classes would be
+moved along by that, so with those the API server refuses another rate.
 """
 
 import math
@@ -28,7 +33,10 @@ TOLERANCE = 1.1
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How many were selected in all, (UTC seconds, count) at the end of each of the last periods; and all changes."""
+    """How many were selected in all, (UTC seconds, count) at the end of each of the last periods; and all changes.
+
+    The first change is what copying began with.
+    """
 
     marks: tuple[tuple[float, int], ...] = ()
     changes: tuple[RateChange, ...] = ()
@@ -37,6 +45,11 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     def share(self) -> int:
         """The share that holds now, in millionths."""
         return self.changes[-1].share if self.changes else WHOLE
+
+    @property
+    def rate(self) -> int:
+        """The spec's rate that the share is of, in millionths; 0 where it is not known."""
+        return self.changes[-1].rate if self.changes else 0
 
 
 def selected_count(mirrors: dict[str, Evidence]) -> int:
@@ -50,6 +63,16 @@ def selected_count(mirrors: dict[str, Evidence]) -> int:
         for window in evidence.windows.values()
         for c in window.classes.values()
     )
+
+
+def asked(pace: Pace, rate: int, now: float) -> Pace:
+    """The pace with the spec's rate (in millionths): the same one where it knows it; else counting begins anew."""
+    if pace.rate == rate:
+        return pace
+    share = pace.share
+    if share < WHOLE and pace.rate:
+        share = max(1, min(WHOLE, pace.rate * share // rate))
+    return Pace(changes=(*pace.changes, RateChange(at=now, share=share, rate=rate)))
 
 
 def paced(pace: Pace, selected: int, now: float, target: float | None) -> Pace:
@@ -72,7 +95,7 @@ def paced(pace: Pace, selected: int, now: float, target: float | None) -> Pace:
     lower = _lowered(pace.share, marks, target)
     if lower == pace.share:
         return Pace(marks=marks, changes=pace.changes)
-    return Pace(marks=((now, selected),), changes=(*pace.changes, RateChange(at=now, share=lower)))
+    return Pace(marks=((now, selected),), changes=(*pace.changes, RateChange(at=now, share=lower, rate=pace.rate)))
 
 
 def _lowered(share: int, marks: tuple[tuple[float, int], ...], target: float) -> int:

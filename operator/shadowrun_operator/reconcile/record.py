@@ -16,6 +16,7 @@ from shadowrun_mirror.evidence import CaptureEvidence, Evidence, Window
 from shadowrun_operator.judge.live_path import Watch
 from shadowrun_operator.judge.merge import latest
 from shadowrun_operator.reconcile.rate import Pace
+from shadowrun_operator.reconcile.standing import Standing
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     indicators: tuple[Indicator, ...] = ()  # with the thresholds that were frozen when the warm-up ended
     pace: Pace = Pace()  # how far the sampling rates have been lowered
     watch: Watch | None = None  # what was seen of customers with and without copying
+    standings: dict[str, Standing] = {}  # since when each criterion, and the verdict (""), has been decided as it is
     ended_at: float = 0.0
     end_reason: str = ""
     end_message: str = ""

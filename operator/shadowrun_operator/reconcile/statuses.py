@@ -221,7 +221,6 @@ _LEFT_IN_PATH = (
 def _provenance(seen: Observation, record: RunRecord) -> Provenance:
     before = seen.run.status.provenance
     config = seen.config
-    hours = sorted({times.instant(e).hour for e in _pair_times(seen)} | set(before.hours_seen))
     return before.model_copy(
         update={
             "spec_hash": record.spec_hash,
@@ -233,7 +232,6 @@ def _provenance(seen: Observation, record: RunRecord) -> Provenance:
             ),
             "window": 1 if record.indicators else 0,
             "capture": seen.run.spec.capture.mode,
-            "hours_seen": tuple(hours),
         }
     )
 
@@ -241,14 +239,3 @@ def _provenance(seen: Observation, record: RunRecord) -> Provenance:
 def _envoy_version(seen: Observation) -> str:
     """As the Envoys that count say it; several while a node's image differs from another's."""
     return ", ".join(sorted({evidence.envoy for evidence in seen.books.captures.values() if evidence.envoy}))
-
-
-def _pair_times(seen: Observation) -> list[float]:
-    return [
-        at
-        for evidence in seen.books.mirrors.values()
-        for number, window in evidence.windows.items()
-        if number > 0
-        for at in (window.first_pair, window.last_pair)
-        if at is not None
-    ]

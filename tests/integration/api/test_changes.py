@@ -132,3 +132,17 @@ def test_kubectl_shows_the_columns_a_person_looks_for(server: Any, runs: Runs, p
     assert shown[0].split() == ["NAME", "PHASE", "VERDICT", "SEEN", "PAIRS", "WITHIN-SLO", "EXPIRES", "AGE"]
     row = " ".join(shown[1].split())
     assert row.startswith("prefix-cache Complete Pass 56789 1234 98.1% / 97.9% 2026-12-01T00:00:00Z")
+
+
+def test_a_started_run_with_rates_of_classes_refuses_another_rate(runs: Runs) -> None:
+    of_classes = {"spec.sampling.classRates": [{"class": "long", "rate": "9%"}], "spec.criteria.1.class": "default"}
+    stored = runs.create(manifest(of_classes))
+    name = stored["metadata"]["name"]
+    try:
+        assert runs.update_refusal(manifest({"spec.sampling.rate": "2%"}, base=stored)) is None
+        started = runs.write_status(name, {"phase": "Preparing"})
+        refusal = runs.update_refusal(manifest({"spec.sampling.rate": "2%"}, base=started))
+        assert "with sampling.classRates the rate cannot change" in (refusal or "accepted")
+        assert runs.update_refusal(manifest({"spec.suspend": True}, base=started)) is None
+    finally:
+        runs.delete(name)

@@ -378,10 +378,13 @@ RULES = {
         guard(maxErrorIncrease="1%"), guard(maxErrorIncrease=ABSENT), "needs maxLatencyIncrease, maxErrorIncrease"
     ),
     "a guard pauses at most half of the time": Rule(
-        guard(pauseShare="50.0%"), guard(pauseShare="50.0001%"), "pauseShare must be above 0% and at most 50%"
+        guard(pauseShare="50.0%"), guard(pauseShare="50.0001%"), "pauseShare must be at least 1% and at most 50%"
+    ),
+    "a guard pauses a hundredth of the time at least": Rule(
+        guard(pauseShare="1%"), guard(pauseShare="0.9999%"), "pauseShare must be at least 1% and at most 50%"
     ),
     "a guard pauses": Rule(
-        guard(pauseShare="0.5%"), guard(pauseShare="0.0%"), "pauseShare must be above 0% and at most 50%"
+        guard(pauseShare="1.5%"), guard(pauseShare="0.0%"), "pauseShare must be at least 1% and at most 50%"
     ),
     "a pause is at least five seconds": Rule(guard(pauseSlot="5s"), guard(pauseSlot="4s"), "between 5s and 5m"),
     "a pause is at most five minutes": Rule(guard(pauseSlot="5m"), guard(pauseSlot="301s"), "between 5s and 5m"),

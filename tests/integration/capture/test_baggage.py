@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -45,6 +46,9 @@ VALUES = [
     b";p=1;q",
     b"=\xc3\xa9",
     b"=a=b",
+    b"=\xff",
+    b" \xc3=\xe2\x82",
+    b" x=1",
 ]
 BETWEEN = [b"", b"", b" ", b"\t", b"  "]
 
@@ -115,7 +119,7 @@ async def test_a_request_with_such_baggage_is_not_copied_and_other_requests_neve
     async with running_scene(tmp_path) as (capture, to_primary, to_mirror):
         await capture.follow(directive())
         client = Client(capture.customers)
-        for baggage in ("shadow=true", "a=b, shadow.run=other", "shadow"):
+        for baggage in ("shadow=true", "a=b, shadow.run=other", "shadow", "a=\udcff,shadow=true"):
             assert (await client.request([("baggage", baggage)])).status == 200
         assert (await client.request([("BagGage", " a=b ,c = d")])).status == 200
 
@@ -123,7 +127,13 @@ async def test_a_request_with_such_baggage_is_not_copied_and_other_requests_neve
             return len(to_mirror.received) == 1
 
         await until(copied, 3.0)
-        assert [message.header("baggage") for message in to_primary.received] == [None, "a=b", None, "a=b ,c = d"]
+        assert [message.header("baggage") for message in to_primary.received] == [
+            None,
+            "a=b",
+            None,
+            "a=\xff",
+            "a=b ,c = d",
+        ]
         assert ("BagGage", "a=b ,c = d") in to_primary.received[-1].headers
         assert (await capture.evidence()).windows[1].sampled.requests == 1
         assert b"lua.errors: 0" in await capture.admin("/stats?filter=lua.errors")
@@ -142,3 +152,36 @@ async def test_trusted_baggage_stays_and_is_not_copied_either(tmp_path: Path) ->
         assert sorted(map(baggage_of, to_primary.heads)) == [[b"a=b"], lines]
         await asyncio.sleep(0.3)
         assert to_mirror.count == 1
+
+
+LARGE = 400_000
+LARGE_BAGGAGE = {
+    "blanks before a name": [b"shadow," + b" " * LARGE + b"x"],
+    "blanks in a name": [b"shadow,x" + b" \t" * (LARGE // 2) + b"x"],
+    "blanks after ours": [b"shadow,shadow" + b" " * LARGE + b"x"],
+    "commas": [b"shadow" + b"," * LARGE],
+    "ours": [b"shadow," * (LARGE // 7) + b"a"],
+    "nearly ours": [b"shadow" + b",shadow.ru" * (LARGE // 10)],
+    "every other one ours": [b"x,shadow," * (LARGE // 9)],
+    # Strings of one length that differ only where hashes of strings have been known not to look.
+    "alike": [b"shadow," + b",".join(b"aaaa%08dbbbbbbbb%08dcccc" % (n, n) for n in range(LARGE // 33))],
+    "lines": [b"shadow"] * 400 + [b"a"] * 400,
+}
+
+
+@pytest.mark.parametrize("baggage", LARGE_BAGGAGE.values(), ids=LARGE_BAGGAGE)
+async def test_no_baggage_holds_up_the_worker_and_with_it_other_customers(baggage: list[bytes], tmp_path: Path) -> None:
+    async with running_capture(tmp_path) as capture, FastServer(capture.primary_port, keeps=True) as to_primary:
+        other = request(0, [])
+        assert await send_in_batches(capture.customers, [other]) == 1
+        sending = asyncio.create_task(send_in_batches(capture.customers, [request(1, baggage)] * 2, 1, 1))
+        slowest = 0.0
+        while not sending.done():
+            sent = time.monotonic()
+            async with asyncio.timeout(10):
+                assert await send_in_batches(capture.customers, [other], 1) == 1
+            slowest = max(slowest, time.monotonic() - sent)
+        assert await sending == 2
+        assert slowest < 0.5  # about 0.02; where time grows with the square of the bytes, minutes
+        (got, _) = [head for head in to_primary.heads if b"x-n: 1" in head]
+        assert baggage_of(got) == without_ours(baggage)

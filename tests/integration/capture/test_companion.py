@@ -8,10 +8,12 @@ from pathlib import Path
 import aiohttp
 import msgspec
 import pytest
-from shadowrun_mirror.capture.companion import Companion, CompanionSettings
+from shadowrun_mirror.capture.companion import Companion, CompanionSettings, serve
+from shadowrun_mirror.capture.outcome_file import OutcomeFile
 from shadowrun_mirror.capture.stats import StatsError
+from shadowrun_mirror.capture.telling import Telling
 
-from tests.integration.capture.harness import Message, Peer, answer, directive, free_ports
+from tests.integration.capture.harness import TOKEN, Control, Message, Peer, answer, directive, free_ports, until
 
 pytestmark = pytest.mark.path
 
@@ -46,25 +48,27 @@ class Scripted:
         return True
 
 
-@asynccontextmanager
-async def companion(folder: Path) -> AsyncIterator[tuple[Companion, Scripted]]:
-    scripted = Scripted()
-    (port,) = free_ports(1)
-    peer = await Peer(port, scripted.behave).start()
-    url = f"http://127.0.0.1:{port}"
-    settings = CompanionSettings(
+def settings(folder: Path, url: str) -> CompanionSettings:
+    return CompanionSettings(
         mirror_url=url,
         mirrors_url=url,
         admin_url=url,
         routes_folder=folder,
         outcome_log=folder / "outcomes.jsonl",
-        token="t",
+        token=TOKEN,
         pod="p",
         pod_uid="u",
     )
+
+
+@asynccontextmanager
+async def companion(folder: Path) -> AsyncIterator[tuple[Companion, Scripted]]:
+    scripted = Scripted()
+    (port,) = free_ports(1)
+    peer = await Peer(port, scripted.behave).start()
     try:
         async with aiohttp.ClientSession() as http:
-            yield Companion(settings, directive(), http), scripted
+            yield Companion(settings(folder, f"http://127.0.0.1:{port}"), directive(), http), scripted
     finally:
         await peer.stop()
 
@@ -86,6 +90,7 @@ async def test_numbers_of_an_envoy_that_restarted_meanwhile_belong_to_nobody(tmp
         (("200 OK", CANARY.encode()), "DecodeError"),
         (("200 OK", b'{"version": "' + CANARY.encode() + b'"}'), "ValidationError"),
         (("200 OK", b" " * (3 << 20)), "the directive is too long"),
+        (("200 OK", b'{"x": ' + b"[" * 100_000), "RecursionError"),
     ],
 )
 async def test_a_mirror_without_a_directive_is_logged_by_its_status_and_never_quoted(
@@ -100,4 +105,40 @@ async def test_a_mirror_without_a_directive_is_logged_by_its_status_and_never_qu
             await turning
     printed = capsys.readouterr().out
     assert f"no directive: {said}\n" in printed
+    assert CANARY not in printed
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_copying_goes_on_whatever_breaks_in_telling_outcomes(
+    ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    takes: list[None] = []
+
+    def breaks(_: OutcomeFile) -> list[bytes]:
+        takes.append(None)
+        raise KeyError(CANARY)
+
+    async def ended(_: Telling) -> None:
+        breaks(OutcomeFile(tmp_path))
+
+    monkeypatch.setattr(OutcomeFile, "take", breaks)
+    if ends:  # even what no turn can catch
+        monkeypatch.setattr(Telling, "run", ended)
+    asked_port, port = free_ports(2)
+    control = await Control(asked_port, directive()).start()
+    where = settings(tmp_path, f"http://127.0.0.1:{asked_port}")
+    serving = asyncio.create_task(serve(where, directive(), host="127.0.0.1", port=port, alive=lambda: None))
+
+    async def asked_often() -> bool:
+        return control.asked >= 3
+
+    await until(asked_often, 6.0)
+    assert len(takes) == 1 if ends else len(takes) >= 2
+    assert not serving.done()
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    await control.stop()
+    printed = capsys.readouterr().out
+    assert printed.count("telling the mirrors broke: KeyError\n") == (0 if ends else 1)
     assert CANARY not in printed

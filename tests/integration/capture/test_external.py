@@ -212,11 +212,11 @@ async def test_a_request_without_an_id_gets_one_and_what_is_no_request_for_the_m
     async with running(example, tmp_path) as proxy:
         client = Client(proxy.port)
         await client.request([], b"x")
-        for baggage in ("shadow=true", "a=b, shadow = true;p", "shadow=true,c=d"):
+        for baggage in ("shadow=true", "a=b, shadow = true;p", "shadow=true,c=d", "shadow", "c=d\t,\tshadow.run;p"):
             await client.request([("baggage", baggage)])
         await client.request([], b"", method="GET")
         await client.request([], path="/v1/models")
-        await client.request([("baggage", "notshadow=true")], b"y")
+        await client.request([("baggage", "notshadow=true,Shadow=true,shadow x=1")], b"y")
         await asyncio.sleep(0.5)
         assert sorted(copy.body for copy in proxy.mirror.received) == [b"x", b"y"]
         ids = {copy.header("x-request-id") for copy in proxy.mirror.received}

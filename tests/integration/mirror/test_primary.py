@@ -107,7 +107,7 @@ async def test_every_outcome_of_the_primary_is_counted_with_its_pair(tmp_path: P
 
 
 def record(request_id: str, **changes: Any) -> bytes:
-    usual = {"status": 200, "flags": "-", "first_byte_us": 1000, "run": "run-uid", "route": "sampled-1"}
+    usual = {"status": 200, "flags": "-", "first_byte_us": 1000, "run": "run-uid"}
     return json.dumps({"id": request_id, **usual, **changes}).encode()
 
 

@@ -189,6 +189,18 @@ async def _told_of_the_primary(http: httpx.AsyncClient, process: Process) -> lis
     return [(await http.post(url, content=each, headers=token)).status_code for each in bodies]
 
 
+async def test_it_may_open_as_many_files_as_the_system_allows() -> None:
+    code = (
+        "import resource; from shadowrun_mirror.__main__ import all_files_allowed; kind = resource.RLIMIT_NOFILE;"
+        "resource.setrlimit(kind, (64, 128)); all_files_allowed(); print(*resource.getrlimit(kind))"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, env=environment(Path(), 1, 1), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert out.split() == [b"128", b"128"]
+
+
 async def test_nothing_can_make_an_image_of_its_memory() -> None:
     code = (
         "import ctypes, resource; from shadowrun_mirror.__main__ import no_memory_images; no_memory_images();"
@@ -268,8 +280,8 @@ async def test_no_secret_of_a_request_or_an_answer_is_in_anything_the_mirror_wri
     assert counted.primary.answered.requests == 1
     assert {arm: set(counted.arms[arm].failed) for arm in ("candidate", "control", "http2", "away")} == {
         "candidate": {"Malformed"},
-        "control": {"Malformed"},
-        "http2": {"Malformed"},
+        "control": {"Malformed", "BreakerOpen"},
+        "http2": {"Malformed", "BreakerOpen"},
         "away": {"Connect", "BreakerOpen"},
     }
     assert "breaker turned" in logs

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
-from shadowrun_operator.api.quantities import MILLION, Duration, Latency, Percent, PerSecond, Quantity, Size
+from shadowrun_operator.api.quantities import (
+    MILLION,
+    Duration,
+    Latency,
+    Percent,
+    PerSecond,
+    Quantity,
+    Size,
+    kubernetes_quantity,
+)
 
 pytestmark = pytest.mark.operator
 
@@ -85,3 +94,16 @@ def test_a_field_keeps_the_text_and_refuses_with_the_same_words() -> None:
     assert field.dump_json(field.validate_python("0.50%")) == b'"0.50%"'
     with pytest.raises(ValidationError, match="not a percentage"):
         field.validate_python("half")
+
+
+@pytest.mark.parametrize(
+    ("written", "amount"),
+    [(2, "2"), ("8", "8"), ("3k", "3000"), ("1.5Gi", "1610612736"), ("100m", "0.1"), ("2e3", "2000"), ("+1E", "1e18")],
+)
+def test_an_amount_is_read_as_kubernetes_writes_it(written: object, amount: str) -> None:
+    assert kubernetes_quantity(written) == Decimal(amount)
+
+
+@pytest.mark.parametrize("written", ["", "many", "1kk", "1K", "1 Gi", ".", "1e", "0x1", None, "1ee2", "١"])
+def test_what_is_no_amount_is_none(written: object) -> None:
+    assert kubernetes_quantity(written) is None

@@ -128,6 +128,10 @@ requests = st.fixed_dictionaries(
                     "notshadow=1",
                     "shadower=1",
                     "a=shadow",
+                    "Shadow=1",
+                    "%73hadow=1",
+                    "shadow x=1",
+                    "a=\xff",
                 ]
             ),
             max_size=3,

@@ -74,6 +74,35 @@ def test_a_rare_class_is_planned_by_its_share(manifest: Any, capsys: pytest.Capt
     assert "taken as equally frequent" not in out
 
 
+def test_what_ends_a_run_by_its_pairs_is_said_instead_of_a_rate(
+    manifest: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan(manifest(duration="24h", endConditions={"pairs": 300, "minDuration": "1m"})) == 2
+    change = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("ttft: "))
+    assert change.startswith("ttft: endConditions.pairs of ")
+    assert "pairs a second" not in change
+    assert "a duration" not in change
+
+
+def test_ends_that_are_not_in_the_plan_are_named(manifest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = manifest(duration="24h", endConditions={"tokens": 10_000_000, "gpuHours": 8})
+    assert plan(path) == 0
+    out = capsys.readouterr().out
+    assert "may leave fewer pairs: endConditions.tokens, endConditions.gpuHours.\n" in out
+    assert "decide 80% of such runs" in out
+    assert plan(manifest(duration="24h")) == 0
+    assert "may leave fewer pairs" not in capsys.readouterr().out
+
+
+def test_a_class_of_which_nothing_comes_is_said_so(manifest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = manifest(
+        classes=[{"name": "long", "when": {"promptTokens": {"min": 8000}}}],
+        criteria=[{"name": "long", "metric": "Failures", "class": "long", "require": "NotWorse", "margin": "5%"}],
+    )
+    assert plan(path, "--class-share", "long=0%") == 2
+    assert "long: no pair of its class comes" in capsys.readouterr().out
+
+
 def test_every_example_can_be_planned(capsys: pytest.CaptureFixture[str]) -> None:
     for path in (ROOT / "examples" / "manifests").glob("*.yaml"):
         assert plan(str(path), rate="20") == 0, path.name

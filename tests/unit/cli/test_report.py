@@ -82,7 +82,9 @@ def test_how_the_pairs_were_measured_is_shown() -> None:
     part.primary.first_byte.add(0.25)
     recorder.windows[1].lineage = Lineage(openings=10, conversations=40, continued=90, broken=10, joined_late=7)
     rules = msgspec.structs.replace(DEFAULT_RULES, superset=True, class_rates={"long": 0.5, "default": 0.01})
-    known = msgspec.structs.replace(facts(recorder), rates=(RateChange(at=1_800_000_000.0, share=250_000),))
+    known = msgspec.structs.replace(
+        facts(recorder), rates=(RateChange(at=1_800_000_000.0, share=250_000, rate=50_000),)
+    )
     capture = recorder.capture(oversized=Amount(requests=3, bytes=300_000))
     paths = {"on": (LivePath(requests=200, errors=3), "copying on"), "off": (LivePath(requests=50), "paused slots")}
     changes = {name: path for name, (path, _) in paths.items()} | {"paused": Amount(requests=50, bytes=1)}

@@ -75,6 +75,14 @@ class FakeCluster:
         found["spec"]["replicas"] = body["spec"]["replicas"]
         return found
 
+    async def merge(self, manifest: Manifest) -> Manifest:
+        """As a JSON merge patch does it to `data`."""
+        self._note("merge", manifest)
+        before = self.objects.get(self._key(manifest), manifest)
+        data = before.get("data", {}) | manifest.get("data", {})
+        self.put({**before, "data": {key: value for key, value in data.items() if value is not None}})
+        return self.objects[self._key(manifest)]
+
     async def delete(self, kind: str, namespace: str, name: str) -> None:
         self._refuse("delete", kind)
         self.calls.append(("delete", kind, name))

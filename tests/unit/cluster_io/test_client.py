@@ -146,3 +146,22 @@ async def test_the_version_is_the_one_the_server_says(server: Server, cluster: C
     server.answers = [(200, {"major": "1", "gitVersion": "v1.35.1"}), (200, {})]
     assert [await cluster.version(), await cluster.version()] == ["v1.35.1", ""]
     assert (server.requests[0]["method"], server.requests[0]["path"]) == ("GET", "/version")
+
+
+async def test_a_merge_patches_what_is_there_and_makes_what_is_not(server: Server, cluster: Cluster) -> None:
+    manifest = {"kind": "ConfigMap", "metadata": {"name": "x", "namespace": "ns"}, "data": {"a": "1", "b": None}}
+    await cluster.merge(manifest)
+    (patch,) = server.requests
+    assert (patch["method"], patch["path"]) == ("PATCH", "/api/v1/namespaces/ns/configmaps/x")
+    assert patch["type"] == "application/merge-patch+json"
+    assert patch["body"]["data"] == {"a": "1", "b": None}
+    server.answers = [(404, {"reason": "NotFound"})]
+    await cluster.merge(manifest)
+    assert [r["method"] for r in server.requests] == ["PATCH", "PATCH", "POST"]
+    assert server.requests[-1]["body"]["data"] == {"a": "1"}
+    server.answers = [(404, {"reason": "NotFound"}), (409, {"reason": "AlreadyExists"})]
+    await cluster.merge(manifest)
+    assert [r["method"] for r in server.requests[3:]] == ["PATCH", "POST", "PATCH"]
+    server.answers = [(403, {"reason": "Forbidden"})]
+    with pytest.raises(ApiRefusal):
+        await cluster.merge(manifest)

@@ -13,7 +13,7 @@ from shadowrun_operator.cluster.observe import Memory, observe
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.runs import PAUSE_S, Runs
 from shadowrun_operator.manifests import names
-from shadowrun_operator.manifests.attempts import attempts_ledger
+from shadowrun_operator.manifests.attempts import ledger_entry
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import Settings
 
@@ -486,7 +486,7 @@ async def test_earlier_runs_of_the_namespace_are_counted_by_the_hash_of_their_sp
     other = {**_body(phase="Complete", attempt=1, provenance={"specHash": "abc"})}
     other["metadata"] = {**other["metadata"], "name": "old", "uid": "u-old"}
     cluster.put(other)
-    ledger = attempts_ledger("inference", None, "def", 4, 100.0)
+    ledger = ledger_entry("inference", None, "def", 4, 100.0)
     cluster.put(ledger)
     seen = await observe(
         cluster,  # type: ignore[arg-type]

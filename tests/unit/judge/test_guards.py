@@ -16,12 +16,14 @@ from shadowrun_operator.judge.facts import Facts, Hardware
 from shadowrun_operator.judge.merge import Merged, merged
 from shadowrun_operator.judge.report import Report
 from shadowrun_operator.judge.rules import CoverageFloor, Criterion, Require, Rules
+from shadowrun_operator.judge.summary import classes_status
 from shadowrun_operator.judge.verdict import judge
 
 from tests.unit.judge.synthetic import (
     BETTER,
     DEFAULT_RULES,
     NO_ERRORS,
+    SLO_KEPT,
     Recorder,
     equal,
     facts,
@@ -125,6 +127,21 @@ def test_a_control_that_differs_makes_the_run_inconclusive(control: object) -> N
     assert '"faster"' in report.message
 
 
+def test_a_short_run_is_too_short_to_call_its_control_noisy_for_a_few_slow_moments() -> None:
+    """A second in six in which the control alone missed the SLO is chance in 40 seconds, and noise in 20 minutes."""
+    rules = Rules(criteria=(SLO_KEPT,), control="control")
+    found = []
+    for seconds in (40, 1200):
+        recorder = recorded(rules, pairs=0)
+        for i in range(seconds):
+            slow = i % 40 in (1, 6, 11, 17, 23, 30, 36)
+            for _ in range(6):
+                ttft = {"baseline": 0.5, "candidate": 0.5, "control": 9.0 if slow else 0.5}
+                recorder.pair(1, 1_000_000 + i, ttft)
+        found.append([f.reason for f in judged(recorder, rules).findings])
+    assert found == [[], ["NoisyBaseline"]]
+
+
 def test_the_margin_inside_a_latency_is_not_taken_for_noise() -> None:
     wide = Criterion(name="wide", metric="TTFT", quantile=0.5, require="NotWorse", margin=0.5)
     rules = Rules(criteria=(wide,), control="control")
@@ -187,6 +204,46 @@ def test_a_class_is_held_to_its_floor_with_the_oversized_it_may_have_had(holder:
     rules = Rules(criteria=(criterion,), oversized_classes=(holder,), floor=CoverageFloor(requests=0.93, tokens=0))
     recorder = recorded(rules, names=("a", "b"), pairs=1200)
     assert judged(recorder, rules, oversized=Amount(requests=60, bytes=0)).reason == reason
+
+
+def shed(names: dict[str, tuple[int, int]], criterion: Criterion) -> Report:
+    """Of each class so many pairs and so many shed, judged by one criterion."""
+    rules = Rules(criteria=(criterion,))
+    recorder = recorded(rules, names=("a",), pairs=600)
+    for name, (pairs, missing) in names.items():
+        for i in range(pairs):
+            recorder.pair(1, 1_000_000 + i, {"baseline": 0.5, "candidate": 0.3}, name=name)
+        recorder.drop(1, "Shed", missing, name=name)
+    return judged(recorder, rules)
+
+
+OF_A = Criterion(name="c", metric="TTFT", quantile=0.5, traffic_class="a", require="Better")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "pairs", "missing", "reason"),
+    [
+        (BETTER, 45, 5, "AllCriteriaPassed"),
+        (BETTER, 44, 6, "LowCoverage"),  # 97 % of the run, but 88 % of the class
+        (OF_A, 44, 6, "AllCriteriaPassed"),  # nothing is said of class b
+        (BETTER, 0, 20, "LowCoverage"),
+        (BETTER, 0, 19, "AllCriteriaPassed"),  # too small a class to hold a run up: it is told in the status
+    ],
+)
+def test_what_is_said_of_all_classes_needs_pairs_from_every_one(
+    criterion: Criterion, pairs: int, missing: int, reason: str
+) -> None:
+    report = shed({"b": (pairs, missing)}, criterion)
+    assert report.reason == reason
+    if reason == "LowCoverage":
+        assert f'requests of class "b" became pairs ({pairs} of {pairs + missing})' in report.message
+
+
+def test_the_coverage_of_a_class_too_small_to_gate_is_told() -> None:
+    report = shed({"b": (9, 10)}, BETTER)
+    assert report.reason == "AllCriteriaPassed"
+    (told,) = (c for c in classes_status(report.rules, report.funnel) if c.name == "b")
+    assert (told.selected_requests, told.pairs, told.request_coverage) == (19, 9, "47.4%")
 
 
 def test_low_coverage_takes_no_fail_away() -> None:

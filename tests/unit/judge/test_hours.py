@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 from shadowrun_mirror.blocks import BlockSeries
-from shadowrun_operator.judge.hours import hours
+from shadowrun_operator.judge.hours import hour_counts, hours
+from shadowrun_operator.judge.rules import Criterion
 
 from tests.unit.judge.synthetic import DEFAULT_RULES, Recorder
 
@@ -45,6 +46,26 @@ def test_a_whole_day_leaves_nothing_to_say() -> None:
 
 def test_long_blocks_count_for_the_hour_they_have_their_middle_in() -> None:
     assert hours(SHORT, recorder((MONDAY, 1), level=9).merged()).of_the_day == (9,)
+
+
+def criterion(name: str, traffic_class: str) -> Criterion:
+    return Criterion(name=name, metric="WithinSLO", traffic_class=traffic_class, require="NotWorse", margin=0.05)
+
+
+def test_the_pairs_of_an_hour_are_those_of_all_classes_and_of_none_twice() -> None:
+    names = {"long-slo": "long", "long-tpot": "long", "short-slo": "short", "all": ""}
+    rules = msgspec.structs.replace(SHORT, criteria=tuple(criterion(*named) for named in names.items()))
+    at = {hour: int(MONDAY.replace(hour=hour).timestamp()) for hour in (9, 10)}
+    made = Recorder()
+    made.windows[1].pairs = {
+        "candidate": {
+            "long-slo": BlockSeries(sums={at[9]: (40, 0)}),
+            "long-tpot": BlockSeries(sums={at[9]: (30, 0)}),
+            "short-slo": BlockSeries(sums={at[9]: (50, 0)}),
+            "all": BlockSeries(sums={at[9]: (80, 0), at[10]: (85, 0)}),
+        }
+    }
+    assert hour_counts(rules, made.merged()) == {(0, 9): 90, (0, 10): 85}
 
 
 def test_a_run_without_pairs_has_no_hours() -> None:

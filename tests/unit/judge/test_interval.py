@@ -47,6 +47,18 @@ def test_at_one_look_equal_blocks_give_the_textbook_t_interval() -> None:
     assert high >= theirs.high - 1e-9
 
 
+@pytest.mark.parametrize(("seconds", "caution"), [(100, CAUTION), (1000, 1.0)])
+def test_a_single_look_at_a_short_run_is_as_cautious_as_the_others(seconds: int, caution: float) -> None:
+    draw = random.Random(3)
+    ours = found([(i, draw.choice((-1, 1))) for i in range(seconds) for _ in range(2)])
+    assert ours.caution == pytest.approx(caution)
+    low, high = ours.once(0.05)
+    reach = math.sqrt(caution) * ours.error * float(t(ours.blocks - 1).isf(0.05))
+    assert (low, high) == pytest.approx((ours.mean - reach, ours.mean + reach), rel=0.05)
+    assert ours.lower(0.05) < low
+    assert high < ours.upper(0.05)
+
+
 def test_bounds_for_every_look_lie_as_far_out_as_the_normal_mixture_says() -> None:
     draw = random.Random(5)
     ours = found([(j, draw.choice((-1, 0, 0, 1))) for j in range(200) for _ in range(20)])

@@ -11,7 +11,7 @@ from shadowrun_mirror.evidence import CaptureEvidence, CaptureWindow, LivePath
 from shadowrun_mirror.histogram import Histogram
 from shadowrun_operator.api.status import CONDITION_LENGTH
 from shadowrun_operator.judge import live_path
-from shadowrun_operator.judge.live_path import ALPHA, Moments, Watch, harm, watched
+from shadowrun_operator.judge.live_path import ALPHA, COARSE_S, Moments, Watch, harm, watched
 from shadowrun_operator.judge.merge import merged
 from shadowrun_operator.judge.rules import LivePathLimits, block_length
 
@@ -51,7 +51,7 @@ class Customers:
         """What the operator says now."""
         on, off = LivePath().merged(self.on), LivePath().merged(self.off)
         self.watch = watched(self.watch, on, off, self.now, self.limits)
-        return harm(self.watch, on, off, self.limits)
+        return harm(self.watch, on, off, self.now, self.limits)
 
     def until_harm(self, slots: int, **harm_done: float) -> str | None:
         """Looks after every slot."""
@@ -155,6 +155,13 @@ def test_answers_four_times_as_slow_from_the_first_copy_on_are_found_at_once() -
     assert said is not None
     assert customers.on.requests <= 500
     assert "first byte came later" in said
+
+
+def test_the_time_before_says_nothing_any_more_an_hour_after_the_first_copy() -> None:
+    before, on = LivePath(requests=300), LivePath(requests=500, errors=400)
+    watch = Watch(closed=1000.0, began=1000.0, before=before, on=LivePath(requests=1), off=before)
+    assert harm(watch, on, before, 1000.0 + COARSE_S, LIMITS) is not None
+    assert harm(watch, on, before, 1001.0 + COARSE_S, LIMITS) is None
 
 
 @pytest.mark.parametrize("seed", range(12))

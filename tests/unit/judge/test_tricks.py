@@ -8,9 +8,11 @@ import msgspec
 import pytest
 from shadowrun_mirror.evidence import Usage
 from shadowrun_mirror.reasons import FailureReason
+from shadowrun_operator.judge.rules import Criterion, Rules
 from shadowrun_operator.judge.thresholds import indicators
 
-from tests.unit.judge.synthetic import Recorder, judged
+from tests.unit.judge.synthetic import Recorder, faster, judged, recorded
+from tests.unit.judge.synthetic import slower as slower_arm
 from tests.unit.judge.test_survivors import RULES, conversations
 
 pytestmark = pytest.mark.verdict
@@ -86,6 +88,71 @@ def test_wrong_counts_of_tokens_change_nothing(factor: float, per_token: float) 
     report = judged(recorder, RULES)
     assert (report.verdict, report.reason, report.message) == ("Fail", "DroppedHardRequests", honest.message)
     assert msgspec.json.encode(report.funnel) == msgspec.json.encode(honest.funnel)
+
+
+TPOT = Criterion(name="streams-faster", metric="TPOT", quantile=0.5, require="Better")
+BY_TPOT = Rules(criteria=(TPOT,))
+TTFT_ONLY = Rules(criteria=(msgspec.structs.replace(TPOT, name="starts-faster", metric="TTFT"),))
+
+
+def streamed(rules: Rules, *, hidden: int = 0, counted: float = 1.0, slower: bool = False) -> Recorder:
+    """Answers of 100 tokens. The candidate streams in 60 % of the time (or in 160 %), `hidden` of its answers have no
+    TPOT, and it reports `counted` times as many tokens as it made."""
+    recorder = recorded(rules, candidate=slower_arm if slower else faster)
+    arms = recorder.windows[1].classes["default"].arms
+    for arm, tokens in (("baseline", 100), ("candidate", round(100 * counted))):
+        arms[arm].usage.output_tokens = tokens * arms[arm].usage.answers
+    for value in sorted(arms["candidate"].tpot.bins, reverse=True):  # its slowest, as a cheat would
+        taken = min(hidden, arms["candidate"].tpot.bins[value])
+        arms["candidate"].tpot.bins[value] -= taken
+        hidden -= taken
+    return recorder
+
+
+@pytest.mark.parametrize(("hidden", "verdict"), [(0, "Pass"), (6, "Pass"), (7, "Inconclusive"), (300, "Inconclusive")])
+def test_answers_without_a_tpot_are_not_left_out_of_it_unseen(hidden: int, verdict: str) -> None:
+    report = judged(streamed(BY_TPOT, hidden=hidden), BY_TPOT)
+    assert report.verdict == verdict
+    if verdict == "Inconclusive":
+        assert report.reason == "TPOTMissing"
+        assert f"a TPOT for {600 - hidden} answers of all classes together and the baseline for 600" in report.message
+    assert judged(streamed(TTFT_ONLY, hidden=hidden), TTFT_ONLY).verdict == "Pass"
+
+
+@pytest.mark.parametrize(
+    ("counted", "verdict"),
+    [
+        (0.5, "Inconclusive"),
+        (0.79, "Inconclusive"),
+        (0.8, "Pass"),
+        (1.25, "Pass"),
+        (1.26, "Inconclusive"),
+        (10.0, "Inconclusive"),
+    ],
+)
+def test_more_tokens_than_the_baseline_reports_make_no_candidate_faster(counted: float, verdict: str) -> None:
+    report = judged(streamed(BY_TPOT, counted=counted), BY_TPOT)
+    assert report.verdict == verdict
+    if verdict == "Inconclusive":
+        assert report.reason == "AnswerLengthsDiffer"
+        assert report.message.startswith("Tokens per answer are not comparable")
+        assert f"{100 * counted:.1f} output tokens" in report.message
+    assert judged(streamed(TTFT_ONLY, counted=counted), TTFT_ONLY).verdict == "Pass"
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("a", "Inconclusive"), ("b", "Pass")])
+def test_tokens_are_compared_in_the_class_that_a_criterion_on_tpot_names(name: str, verdict: str) -> None:
+    rules = Rules(criteria=(msgspec.structs.replace(TPOT, traffic_class="a"),))
+    recorder = recorded(rules, names=("a", "b"), pairs=1200)
+    for of_class, counted in recorder.windows[1].classes.items():
+        counted.arms["baseline"].usage.output_tokens = 100 * 600
+        counted.arms["candidate"].usage.output_tokens = (300 if of_class == name else 100) * 600
+    assert judged(recorder, rules).verdict == verdict
+
+
+@pytest.mark.parametrize(("hidden", "counted"), [(300, 1.0), (0, 10.0), (300, 0.1)])
+def test_no_count_of_tokens_takes_a_fail_away(hidden: int, counted: float) -> None:
+    assert judged(streamed(BY_TPOT, hidden=hidden, counted=counted, slower=True), BY_TPOT).verdict == "Fail"
 
 
 @SPEEDS

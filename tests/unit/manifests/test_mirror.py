@@ -224,6 +224,14 @@ def test_the_limits_are_divided_among_the_mirrors_and_never_exceeded(
     assert (each.max_in_flight * replicas <= 10, each.max_queued * replicas <= 5) == (True, True)
 
 
+@pytest.mark.parametrize(
+    ("in_flight", "replicas", "kept"), [(8, 1, 12 << 20), (1, 1, 16 << 20), (1024, 1, 96 << 10), (1024, 16, 1536 << 10)]
+)
+def test_answers_that_must_be_kept_share_what_the_mirror_has_for_them(in_flight: int, replicas: int, kept: int) -> None:
+    each = _config(admission={"maxInFlight": in_flight}, mirror={"replicas": replicas}).admission
+    assert (each.max_answer_bytes, each.max_kept_bytes) == (16 << 20, kept)
+
+
 def test_a_class_says_all_that_a_request_must_be() -> None:
     when = {
         "promptTokens": {"max": 9},

@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 from shadowrun_mirror.admit import Candidate, Decision, Gate
-from shadowrun_mirror.config import Admission, Sampling
+from shadowrun_mirror.config import Admission, Pauses, Sampling
 from shadowrun_mirror.copied import Copy, Headers
 from shadowrun_mirror.evidence import Lineage
 from shadowrun_mirror.facts import facts_of, fields_of, traffic_class, unread_facts
@@ -31,11 +31,11 @@ def room(max_in_flight: int = 1, max_queued: int = 0, max_wait_s: float = 5.0) -
 class Entry:
     """A gate with the pipeline's part played by the test: candidates as they would be read, and the time."""
 
-    def __init__(self, holder: LiveConfig, remembered_ids: int = 100, drawn: int = 0) -> None:
+    def __init__(self, holder: LiveConfig, remembered_ids: int = 100, drawn: int = 0, **limits: int) -> None:
         self.live = holder
         self.mono = 0.0
         self.wall = 1000.0
-        self.gate = Gate(holder, lambda _: drawn, mono=0.0, remembered_ids=remembered_ids)
+        self.gate = Gate(holder, lambda _: drawn, mono=0.0, remembered_ids=remembered_ids, **limits)
 
     def candidate(
         self,
@@ -80,7 +80,7 @@ def test_a_slot_is_held_until_it_is_released() -> None:
     assert entry.reason("1") is None
     assert entry.reason("2") is None
     assert entry.reason("3") is DropReason.SHED
-    entry.gate.release()
+    entry.gate.release(0)
     assert entry.reason("4") is None
 
 
@@ -92,13 +92,14 @@ def test_the_first_reason_that_applies_is_given_and_no_slot_is_taken() -> None:
     entry = Entry(live(copying=False, models=("other",)))
     entry.wall = 5e9
     assert entry.reason(body=None, window=9) is DropReason.CONFIG_BEHIND
+    unreadable: list[dict[str, Any]] = [{"body": None}, {"body": b"no json"}, {"body": None, "shed": True}, {}]
+    assert {entry.reason(**how) for how in unreadable} == {DropReason.EXPIRED}
+    entry = Entry(live(copying=False, models=("other",)))
+    assert {entry.reason(**how) for how in unreadable} == {ExcludeReason.NOT_COPYING}
+    entry = Entry(live(models=("other",)))
     assert entry.reason(body=None) is DropReason.TOO_LARGE
     assert entry.reason(body=b"no json") is DropReason.UNPARSABLE
     assert entry.reason() is ExcludeReason.MODEL_NOT_LISTED
-    entry = Entry(live(copying=False))
-    assert entry.reason() is ExcludeReason.NOT_COPYING
-    entry.wall = 5e9
-    assert entry.reason() is DropReason.EXPIRED
     assert entry.gate.in_flight == 0
 
 
@@ -135,7 +136,7 @@ def test_a_copy_that_got_no_slot_does_not_make_a_duplicate_of_its_retry(way_out:
     else:
         door: dict[str, Any] = {"body": None, "size": 9, "shed": True} if way_out == "shed at the door" else {}
         assert entry.reason("r", window=0, **(first | door)) is DropReason.SHED
-    entry.gate.release()
+    entry.gate.release(0)
     assert entry.reason("r", window=0, **first) is None
 
 
@@ -154,7 +155,7 @@ def test_over_the_cap_copies_wait_their_turn() -> None:
     assert [entry.decide(name).waits for name in ("2", "3")] == [True, True]
     assert entry.reason("4") is DropReason.SHED
     assert entry.leaves() is None
-    entry.gate.release()
+    entry.gate.release(0)
     assert entry.leaves() == ("2", None)
     assert entry.leaves() is None
     assert (entry.gate.in_flight, entry.gate.waiting) == (1, 1)
@@ -164,7 +165,7 @@ def test_nobody_overtakes_the_queue() -> None:
     entry = Entry(live(admission=room(1, max_queued=2)))
     entry.decide("1")
     entry.decide("2")
-    entry.gate.release()
+    entry.gate.release(0)
     assert entry.decide("3").waits  # though a slot is free: it is the second one's
     assert [entry.leaves(), entry.leaves()] == [("2", None), None]
 
@@ -179,7 +180,7 @@ def test_a_wait_has_an_end() -> None:
     entry.mono = 5.0
     assert entry.leaves() is None
     entry.mono = 5.1
-    entry.gate.release()  # too late for the second one
+    entry.gate.release(0)  # too late for the second one
     assert entry.leaves() == ("2", DropReason.QUEUE_TIMEOUT)
     assert entry.leaves() == ("3", None)
     assert entry.gate.next_due() is None
@@ -207,6 +208,35 @@ def test_more_room_lets_the_queue_in_and_less_keeps_it_waiting() -> None:
     assert [entry.leaves(), entry.leaves()] == [("2", None), None]
     assert entry.reason("4") is DropReason.SHED
     assert entry.gate.waiting == 1
+
+
+def test_bodies_are_bounded_together_whether_they_wait_or_are_in_flight() -> None:
+    entry = Entry(live(admission=room(2, max_queued=5, max_wait_s=5.0)), held_bytes=300)
+    body = b'{"prompt":"%b"}' % (b"x" * 87)
+    assert len(body) == 100
+    assert [entry.decide(name, body=body).waits for name in ("1", "2", "3")] == [False, False, True]
+    assert entry.gate.is_full
+    assert entry.would_shed("4")
+    assert entry.reason("4", body=body) is DropReason.SHED
+    entry.gate.release(100)
+    assert entry.leaves() == ("3", None)
+    assert entry.decide("5", body=body).waits
+    assert entry.reason("6", body=body) is DropReason.SHED
+    entry.mono = 6.0
+    assert entry.leaves() == ("5", DropReason.QUEUE_TIMEOUT)
+    for _ in range(2):
+        entry.gate.release(100)
+    assert entry.gate.held_bytes == 0
+    assert entry.reason("7", body=b'{"prompt":"%b"}' % (b"x" * 1000)) is None  # one always fits
+
+
+def test_where_copying_pauses_a_turn_without_its_history_comes_after_a_gap() -> None:
+    entry = Entry(live(FOLLOWED))
+    capture = msgspec.structs.replace(entry.live.config.capture, pauses=Pauses(share=50_000, slot_s=10))
+    entry = Entry(live(capture=capture, sampling=None, admission=room(9)))
+    assert entry.decide("1", **chat("a", "b", "c", key="k")).flags == (FlagReason.AFTER_GAP,)
+    later = entry.decide("2", **chat("a", "b", "c", "d", "e", key="k"))
+    assert (later.flags, later.seen) == ((FlagReason.AFTER_GAP,), Lineage(continued=1))
 
 
 # Conversations
@@ -254,7 +284,7 @@ def test_after_a_dropped_turn_a_conversation_has_a_gap(way_out: str) -> None:
     entry.mono = 5.1
     if way_out == "queue":
         assert entry.leaves() == ("2", DropReason.QUEUE_TIMEOUT)
-    entry.gate.release()
+    entry.gate.release(0)
     third = entry.decide("3", **chat("hello", "hi", "more", "sure", "thanks", key="k"))
     assert third == Decision(flags=(FlagReason.AFTER_GAP,), seen=Lineage(continued=1))
 

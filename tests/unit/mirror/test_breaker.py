@@ -8,8 +8,8 @@ from shadowrun_mirror.reasons import FailureReason
 
 pytestmark = pytest.mark.mirror
 
-COUNTED = [FailureReason.CONNECT, FailureReason.TIMEOUT, FailureReason.HTTP_5XX]
-ANSWERS = [None, *(failure for failure in FailureReason if failure not in COUNTED)]
+COUNTED = list(FailureReason)
+"""Any failure before a head below 500, whatever its name."""
 
 
 def opened(at: float = 0.0, failures: int = 3) -> Breaker:
@@ -30,12 +30,24 @@ def test_it_opens_after_so_many_failures_in_a_row(failure: FailureReason) -> Non
     assert not breaker.allows(0.0)
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-def test_any_answer_but_a_5xx_begins_the_row_anew(answer: FailureReason | None) -> None:
+@pytest.mark.parametrize("completed", [True, False])
+def test_a_head_or_a_completed_answer_begins_the_row_anew(completed: bool) -> None:
     breaker = Breaker(failures=3)
-    for failure in (*COUNTED[:2], answer, *COUNTED[:2]):
-        breaker.ended(failure, 0.0)
+    for _ in range(2):
+        for failure in COUNTED[:2]:
+            breaker.ended(failure, 0.0)
+        if completed:
+            breaker.ended(None, 0.0)
+        else:
+            breaker.answered()
     assert breaker.state == "closed"
+
+
+def test_the_head_of_the_probes_answer_closes_it_though_the_answer_takes_long() -> None:
+    breaker = opened(at=0.0)
+    assert breaker.allows(1.0)
+    breaker.answered()
+    assert [breaker.allows(1.0), breaker.allows(1.0)] == [True, True]
 
 
 def test_after_the_wait_one_request_and_no_other_is_the_probe() -> None:

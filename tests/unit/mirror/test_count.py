@@ -258,3 +258,24 @@ def test_the_lag_of_the_process_is_part_of_the_evidence() -> None:
     counted = Counts("run-uid", "pod", "pod-uid", "epoch", lag)
     lag.add(0.25)
     assert snapshot(counted).lag.total == 0.25
+
+
+def test_what_breaks_on_one_pair_loses_no_other() -> None:
+    counted = counts()
+    results = {arm: result() for arm in ARMS}
+    for broken in (False, True, False):
+        counted.admitted(one := pair())
+        counted.ended(one, {} if broken else results, 100.0)
+    with pytest.raises(KeyError):
+        counted.snapshot(0.0, 1, True, False)
+    evidence = counted.snapshot(0.0, 1, True, False)
+    assert evidence.windows[1].classes["default"].arms["baseline"].completed.requests == 2
+
+
+def test_a_usage_that_does_not_tell_the_output_adds_none() -> None:
+    counted = counts()
+    told = msgspec.structs.replace(result(), tokens=Tokens(prompt=7, cached=0, output=None))
+    counted.admitted(one := pair())
+    counted.ended(one, dict.fromkeys(ARMS, told), 100.0)
+    usage = snapshot(counted).windows[1].classes["default"].arms["baseline"].usage
+    assert (usage.prompt_tokens, usage.output_tokens) == (7, 0)

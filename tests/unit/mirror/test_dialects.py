@@ -59,7 +59,7 @@ def test_embeddings_are_whole_when_every_vector_is_there(body: Any, failure: Fai
 
 def test_embeddings_have_a_prompt_and_no_output() -> None:
     answer = buffered(EMBEDDINGS, {"data": [{"embedding": [1]}], "usage": {"prompt_tokens": 8, "total_tokens": 8}})
-    assert answer.tokens == Tokens(prompt=8, cached=0, output=0)
+    assert answer.tokens == Tokens(prompt=8, cached=0, output=None)
 
 
 # All of them

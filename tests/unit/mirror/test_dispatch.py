@@ -4,12 +4,17 @@ import asyncio
 import random
 from collections.abc import Callable
 
+import msgspec
 import pytest
+from shadowrun_mirror.breaker import FAILURES, FIRST_WAIT_S, State
 from shadowrun_mirror.client import Ended, Exchange, HeadObjection, Request, Running
-from shadowrun_mirror.config import SLO
+from shadowrun_mirror.config import SLO, Admission, CaptureRules, Sampling
 from shadowrun_mirror.dispatch import Dispatcher
+from shadowrun_mirror.facts import fields_of
 from shadowrun_mirror.reasons import FailureReason
 from shadowrun_mirror.stream import Reader
+
+from tests.integration.mirror.rig import configuration
 
 pytestmark = pytest.mark.mirror
 
@@ -21,9 +26,11 @@ class Arms:
         self.behave = behave
         self.sent: list[str] = []
         self.given_up = 0
+        self.objection: HeadObjection = lambda _, __: None
 
     def start(self, request: Request, reader: Reader, objection: HeadObjection, ended: Ended) -> Running:
         self.sent.append(request.host)
+        self.objection = objection
         self.behave(request, reader, ended)
         return self
 
@@ -106,3 +113,117 @@ async def test_a_pair_that_is_given_up_closes_what_is_open() -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
     assert arms.given_up == 2
+
+
+class Tried:
+    """One arm, tried again and again by pairs of one; `now` is the test's."""
+
+    def __init__(self, behave: Callable[[Request, Reader, Ended], None]) -> None:
+        self.now = 0.0
+        self.states: list[State] = []
+        self.arms = Arms(behave)
+        self._dispatcher = Dispatcher(
+            self.arms,
+            self.arms,
+            lambda _: None,
+            random.Random(1),
+            lambda: self.now,
+            lambda _, state: self.states.append(state),
+        )
+
+    async def send(self) -> FailureReason | None:
+        return (await self._dispatcher.send(requests("a"), True, SLO()))["a"].failure
+
+
+@pytest.mark.parametrize(
+    ("status", "failure", "state"),
+    [
+        (0, FailureReason.STREAM_CUT, "open"),
+        (0, FailureReason.MALFORMED, "open"),
+        (503, FailureReason.HTTP_5XX, "open"),
+        (200, FailureReason.TIMEOUT, "closed"),
+        (200, FailureReason.STREAM_CUT, "closed"),
+        (429, FailureReason.HTTP_4XX, "closed"),
+    ],
+)
+async def test_an_arm_that_gives_no_head_below_500_is_left_alone(
+    status: int, failure: FailureReason, state: State
+) -> None:
+    def behave(_: Request, __: Reader, ended: Ended) -> None:
+        def answer() -> None:
+            if status:
+                tried.arms.objection(status, ((b"content-type", b"text/event-stream"),))
+            ended(Exchange(failure=failure, written_at=0.0))
+
+        asyncio.get_running_loop().call_soon(answer)
+
+    tried = Tried(behave)
+    assert {await tried.send() for _ in range(FAILURES)} == {failure}
+    assert tried.states[-1] == state
+
+
+async def test_the_breaker_closes_at_the_head_of_the_probes_answer_while_the_answer_goes_on() -> None:
+    tried = Tried(_ends)
+    for _ in range(FAILURES):
+        await tried.send()
+    assert tried.states == ["closed", "open"]
+    tried.now, tried.arms.behave = FIRST_WAIT_S, _hangs
+    probe = asyncio.create_task(tried.send())
+    await asyncio.sleep(0)
+    assert await tried.send() is FailureReason.BREAKER_OPEN
+    tried.arms.objection(200, ((b"content-type", b"text/event-stream"),))
+    assert tried.states == ["closed", "open", "probing", "closed"]
+    tried.arms.behave = _ends
+    assert await tried.send() is FailureReason.CONNECT
+    probe.cancel()
+    await asyncio.gather(probe, return_exceptions=True)
+
+
+async def test_answers_that_began_and_then_fail_all_at_once_do_not_open_it() -> None:
+    waiting: list[tuple[HeadObjection, Ended]] = []
+    tried = Tried(lambda _, __, ended: waiting.append((tried.arms.objection, ended)))
+    pairs = [asyncio.create_task(tried.send()) for _ in range(FAILURES)]
+    await asyncio.sleep(0)
+    for objection, _ in waiting:
+        objection(200, ((b"content-type", b"text/event-stream"),))
+    for _, ended in waiting:
+        ended(Exchange(failure=FailureReason.TIMEOUT, written_at=0.0))
+    assert await asyncio.gather(*pairs) == [FailureReason.TIMEOUT] * FAILURES
+    assert tried.states == ["closed"]
+
+
+@pytest.mark.parametrize("behave", [_reports_a_fault, _raises])
+async def test_faults_of_our_own_leave_no_arm_alone(behave: Callable[[Request, Reader, Ended], None]) -> None:
+    tried = Tried(behave)
+    for _ in range(2 * FAILURES):
+        assert await tried.send() is FailureReason.MALFORMED
+    assert tried.states == ["closed"]
+
+
+def test_pseudonyms_follow_the_seed_which_nobody_outside_knows() -> None:
+    """The run's uid is in its objects for all to read; the seed is not."""
+
+    def pseudonym(run_uid: str, seed: int) -> bytes:
+        config = configuration([1, 2], run_uid=run_uid)
+        rules = CaptureRules(
+            paths=config.capture.paths,
+            max_body_bytes=1000,
+            sampling=Sampling(unit="Request", threshold=0, seed=seed),
+        )
+        body = b'{"model":"m","prompt_cache_key":"alice"}'
+        fields = fields_of(body)
+        assert fields is not None
+        config = msgspec.structs.replace(config, capture=rules)
+        made = dispatcher(Arms(_ends)).requests(config, b"/v1/chat/completions", (), body, fields, False)
+        return made["baseline"].body
+
+    assert pseudonym("one", 1) == pseudonym("two", 1) != pseudonym("one", 2)
+    assert b"alice" not in pseudonym("one", 1)
+
+
+@pytest.mark.parametrize(("stream", "wire", "event"), [(True, 5000, 700), (False, 700, 700)])
+def test_only_what_must_be_kept_of_an_answer_has_the_smaller_bound(stream: bool, wire: int, event: int) -> None:
+    admission = Admission(max_in_flight=1, timeout_s=1.0, max_answer_bytes=5000, max_kept_bytes=700)
+    config = configuration([1, 2], admission=admission)
+    made = dispatcher(Arms(_ends)).requests(config, b"/v1/chat/completions", (), b"{}", {}, stream)
+    assert {(one.max_answer_bytes, one.max_event_bytes) for one in made.values()} == {(wire, event)}

@@ -283,7 +283,7 @@ def test_memory_is_bounded_whatever_comes(actions: list[tuple[str, int, float]])
         else:
             lineages.lost_unread(number, now)
         assert len(lineages) <= 20
-    lineages.lost_unread(0, now + 20.0)
+    lineages.lost_unread(0, now + 20.1)
     assert len(lineages) == 0  # bounded in time as well
 
 
@@ -304,3 +304,16 @@ def test_the_numbers_of_the_evidence_are_the_kinds_of_turns() -> None:
         joined_late=counted[Kind.LATE],
     )
     assert [step.kind.value for step in steps] == ["first", "continued", "broken", "continued", "late"]
+
+
+def test_with_pauses_an_unknown_history_is_a_gap_and_a_known_one_goes_on() -> None:
+    lineages = memory(adopt_until=1e9)
+    steps = [
+        lineages.step(turn(chat(*messages), 5), 100.0, pauses=True)
+        for messages in ((HELLO,), (HELLO, HI, MORE), (HELLO, says("assistant", "HI"), MORE, SURE, THANKS))
+    ]
+    assert [(step.kind, step.flags, step.seen) for step in steps] == [
+        (Kind.FIRST, (), Lineage(conversations=1, openings=1)),
+        (Kind.CONTINUED, (), Lineage(continued=1)),
+        (Kind.BROKEN, (FlagReason.AFTER_GAP,), Lineage(broken=1)),
+    ]

@@ -54,6 +54,10 @@ def test_without_usage_content_events_are_the_count_and_usage_stays_out() -> Non
         (10, 0, None, 0.25, TokenSource.USAGE),
         (None, 0, None, None, TokenSource.NONE),  # buffered, and not told
         (0, 0, None, None, TokenSource.USAGE),  # an embedding
+        (1, 1, 10.5, 2.5, TokenSource.USAGE),
+        (1, 5, 10.5, 0.5, TokenSource.EVENTS),  # text in five events is no single token
+        (0, 2, 10.5, 1.25, TokenSource.EVENTS),
+        (2, 400, 10.5, 1.25, TokenSource.USAGE),  # a smaller count only makes it look slower
     ],
 )
 def test_time_per_token_is_the_whole_time_over_the_tokens_there_were(
@@ -72,9 +76,28 @@ def test_a_gap_is_handed_on_and_a_failed_answer_has_none() -> None:
 
 @pytest.mark.parametrize("output", [0, 1])
 def test_one_token_has_no_time_between_tokens(output: int) -> None:
-    result = arm_result(SENT, answer(output=output), streamed=True, slo=SLO(tpot_s=0.0))
+    result = arm_result(SENT, answer(output=output, chunks=1), streamed=True, slo=SLO(tpot_s=0.0))
     assert result.tpot is None
     assert result.within_slo
+
+
+@pytest.mark.parametrize("output", [0, 1])
+def test_an_answer_said_to_be_one_token_does_not_escape_a_limit_that_its_stream_misses(output: int) -> None:
+    indicator = Indicator(criterion="c", metric="TPOT", baseline_limit_s=1.0, challenger_limit_s=0.4)
+    result = arm_result(SENT, answer(output=output, chunks=5), streamed=True, slo=SLO(tpot_s=0.4))
+    assert (result.tpot, result.within_slo) == (0.5, False)
+    assert result.tokens is not None
+    assert (result.tokens.prompt, result.tokens.output) == (1, output)
+    assert pair_indicator(indicator, arm_result(SENT, answer(), streamed=True, slo=SLO()), result) == -1
+    assert token_sources_differ((result_of(1.0), result))  # so it is flagged, and says nothing beside a usage
+
+
+@given(st.integers(2, 500), st.integers(2, 50), st.integers(2, 50))
+def test_cutting_the_text_finer_makes_no_reported_answer_faster(output: int, chunks: int, more: int) -> None:
+    results = [
+        arm_result(SENT, answer(output=output, chunks=n), streamed=True, slo=SLO()) for n in (chunks, chunks + more)
+    ]
+    assert results[0] == results[1]
 
 
 @given(st.integers(0, 50), st.none() | st.integers(0, 50))
@@ -82,7 +105,7 @@ def test_a_tpot_is_a_time_between_two_moments_or_nothing(chunks: int, output: in
     """Tokens that all came in one event were not free: such an answer has no TPOT, and meets no limit on it."""
     read = answer(last=10.5 if chunks < 2 else 12.5, chunks=chunks, output=output)
     result = arm_result(SENT, read, streamed=True, slo=SLO(tpot_s=1000.0))
-    count = chunks if output is None else output
+    count = chunks if output is None or output < 2 <= chunks else output
     assert (result.tpot is not None) == (count >= 2 and chunks >= 2)
     assert result.bundled == (count >= 2 and chunks < 2)
     assert result.within_slo == (not result.bundled)
@@ -218,3 +241,9 @@ def test_results_with_two_kinds_of_token_counts_are_not_held_against_each_other_
 
 def enumerate_names(results: tuple[ArmResult, ...]) -> list[tuple[str, ArmResult]]:
     return [(str(number), result) for number, result in enumerate(results)]
+
+
+def test_a_usage_without_an_output_count_leaves_the_content_events() -> None:
+    told = Answer(failure=None, first_at=10.5, last_at=12.5, chunks=5, tokens=Tokens(prompt=1, cached=0, output=None))
+    result = arm_result(SENT, told, streamed=True, slo=SLO())
+    assert (result.tpot, result.token_source) == (0.5, TokenSource.EVENTS)

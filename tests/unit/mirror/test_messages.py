@@ -49,7 +49,7 @@ def test_a_messages_stream_is_read_from_its_first_delta_to_its_last(type_last: b
         ({}, {"output_tokens": 7}, None),
         ({"input_tokens": 10, "output_tokens": -1}, {"output_tokens": "7"}, None),
         ({"input_tokens": 2**31, "cache_read_input_tokens": 2**31}, {"output_tokens": 7}, None),
-        ({"input_tokens": 3, "cache_read_input_tokens": None}, {}, Tokens(prompt=3, cached=0, output=0)),
+        ({"input_tokens": 3, "cache_read_input_tokens": None}, {}, Tokens(prompt=3, cached=0, output=None)),
     ],
 )
 def test_tokens_told_in_parts_are_put_together(started: Any, updated: Any, tokens: Tokens | None) -> None:

@@ -17,7 +17,7 @@ from shadowrun_mirror.count import Counts
 from shadowrun_mirror.dispatch import Dispatcher
 from shadowrun_mirror.evidence import Amount, Evidence
 from shadowrun_mirror.live import LiveConfig
-from shadowrun_mirror.metrics import Metrics
+from shadowrun_mirror.metrics import Metrics, Vitals
 from shadowrun_mirror.pipeline import Clocks, Pipeline
 from shadowrun_mirror.reasons import FailureReason
 from shadowrun_mirror.stream import Reader
@@ -179,7 +179,8 @@ class Funnel(RuleBasedStateMachine):
             self.pipeline.take(copy)
 
         self.run(take())
-        if self.config.source == "Proxy" or self.config.copying:  # else a foreign proxy is not being observed
+        observed = self.config.copying and not self.pipeline.expired
+        if self.config.source == "Proxy" or observed:  # else a foreign proxy is not being observed
             self.sent += Amount(requests=1, bytes=size)
         if shed:  # what the door was told comes true
             assert _shed(self.pipeline.evidence()) == shed_before + 1
@@ -260,6 +261,7 @@ class Funnel(RuleBasedStateMachine):
         assert received.requests + waiting == self.sent.requests
         assert received.bytes <= self.sent.bytes
         assert waiting or received == self.sent
+        assert (self.pipeline._gate.held_bytes == 0) == (self.pipeline.in_flight + waiting == 0)
         assert sum(counted.in_flight.requests for counted in classes) == self.pipeline.in_flight
         assert not waiting or self.pipeline.in_flight >= self.config.admission.max_in_flight, "a free slot is not taken"
         late = sum(counted.dropped.get("ConversationJoinedLate", Amount()).requests for counted in classes)
@@ -273,6 +275,58 @@ class Funnel(RuleBasedStateMachine):
 def _shed(evidence: Evidence) -> int:
     classes = (counted for window in evidence.windows.values() for counted in window.classes.values())
     return sum(counted.dropped.get("Shed", Amount()).requests for counted in classes)
+
+
+@pytest.mark.parametrize(("copying", "expired"), [(True, False), (False, False), (True, True)])
+def test_of_a_foreign_proxy_nothing_is_observed_while_nothing_is_copied(copying: bool, expired: bool) -> None:
+    config = configuration([1, 2], source="External", copying=copying)
+    wall = 5e9 if expired else 1000.0
+
+    async def take() -> tuple[bytes, Evidence]:
+        pipeline = pipeline_of(config, Arms(), Clocks(lambda: wall, lambda: 50.0))
+        for body in (None, b"no json"):
+            pipeline.take(Copy(target=b"/", headers=(), body=body, size=9, window=1, complete_at=50.0))
+        vitals = Vitals(
+            in_flight=0, queued=0, copying=copying, held_bytes=0, lag_p50=0, lag_max=0, cpu_share=0, collector_s=0
+        )
+        return pipeline.metrics.render(vitals), pipeline.evidence()
+
+    text, evidence = asyncio.run(take())
+    observed = copying and not expired
+    assert bool(evidence.windows) is observed
+    expected = b'shadowrun_mirror_refused_total{reason="not_observing"} %d.0' % (0 if observed else 2)
+    assert expected in text
+
+
+def test_what_a_pair_held_is_free_when_it_has_ended_and_when_it_could_not_start() -> None:
+    arms, config = Arms(), configuration([1, 2])
+
+    async def lives() -> None:
+        pipeline = pipeline_of(config, arms, Clocks(lambda: 1000.0, lambda: 50.0))
+        body = body_of(1, 1)
+
+        def take(request_id: bytes) -> None:
+            ids = ((b"x-request-id", request_id),)
+            pipeline.take(Copy(target=b"/", headers=ids, body=body, size=len(body), window=1, complete_at=50.0))
+
+        take(b"1")
+        assert pipeline._gate.held_bytes == len(body)
+        await asyncio.sleep(0)
+        for running in list(arms.open):
+            running.end(None)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert (pipeline.in_flight, pipeline._gate.held_bytes) == (0, 0)
+        pipeline._dispatcher._credential = _breaks
+        with pytest.raises(RuntimeError):
+            take(b"2")
+        assert (pipeline.in_flight, pipeline._gate.held_bytes) == (0, 0)
+
+    asyncio.run(lives())
+
+
+def _breaks(_: str) -> str:
+    raise RuntimeError
 
 
 Funnel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

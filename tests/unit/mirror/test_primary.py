@@ -15,7 +15,7 @@ RUN = "run-uid"
 
 
 def record(**changes: Any) -> dict[str, Any]:
-    usual = {"id": "id-1", "status": 200, "flags": "-", "first_byte_us": 1500, "run": RUN, "route": "sampled-1"}
+    usual = {"id": "id-1", "status": 200, "flags": "-", "first_byte_us": 1500, "run": RUN}
     return usual | changes
 
 

@@ -137,7 +137,7 @@ def test_a_fault_in_finding_out_whether_there_is_room_lets_the_copy_in() -> None
     "data",
     [
         request(marks=False),
-        request(BODY, "baggage: team=blue,shadow=false", marks=False),
+        request(BODY, "baggage: team=blue,Shadow=true,sh%61dow=true,shadows=true", marks=False),
         request(marks=False, target="/v1/messages?beta=true"),
         head("content-length: 13", marks=False, version="1.0") + BODY,
         head("transfer-encoding: chunked", marks=False) + b"d\r\n" + BODY + b"\r\n0\r\n\r\n",
@@ -161,7 +161,8 @@ def test_the_host_is_not_looked_at(host: str) -> None:
     [
         (("baggage: shadow=true",), "/v1/messages", 508, "loop"),
         (("baggage: team=blue , shadow = true;p=1,x=y",), "/v1/messages", 508, "loop"),
-        (("baggage: a=b", "Baggage: sh%61dow=TRUE"), "/v1/messages", 508, "loop"),
+        (("baggage: a=b", "Baggage: shadow=true"), "/v1/messages", 508, "loop"),
+        (("baggage: a=b,\tshadow.run = x",), "/v1/messages", 508, "loop"),
         ((), "/v1/models", 404, "path"),
         ((), "/v1/messages/", 404, "path"),
         ((), "http://any/v1/messages", 400, "target"),
@@ -201,6 +202,63 @@ def test_heads_that_do_not_end_count_too_and_cost_the_connection() -> None:
     for connection, _ in slow:
         connection.connection_lost(None)
     assert entrance.door.held_bytes == 0
+
+
+def test_trailers_do_not_become_headers() -> None:
+    entrance = Entrance()
+    trailers = b"x-shadowrun-window: 7\r\nauthorization: Bearer other\r\n"
+    start = head("transfer-encoding: chunked") + b"2\r\n{}\r\n0\r\n"
+    assert entrance.send(start + trailers + b"\r\n", start, trailers + b"\r\n").statuses == [202, 202]
+    for copy in entrance.copies:
+        assert copy.window == 1
+        assert [name for name, _ in copy.headers][-1] == b"transfer-encoding"
+
+
+@pytest.mark.parametrize(
+    "rest", [b"0\r\n" + b"x: y\r\n" * 50_000, b"0\r\nx: " + b"y" * 300_000, b"3;x=" + b"y" * 300_000]
+)
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_is_neither_head_nor_body_is_bounded(rest: bytes, refused: bool) -> None:
+    entrance = Entrance(held=10**9)
+    connection, transport = entrance.connect()
+    connection.data_received(head("transfer-encoding: chunked"))
+    connection.data_received(b"7d0\r\n" + b"x" * 2000 + b"\r\n" if refused else b"2\r\n{}\r\n")
+    sent = 0
+    while not transport.closed and sent < len(rest):
+        connection.data_received(rest[sent : sent + 1000])
+        sent += 1000
+        kept = [header for request in connection._requests for header in request.headers]
+        assert len(kept) <= 4
+    assert transport.statuses[-1] == 431
+    assert receive.MAX_HEAD_BYTES < sent <= receive.MAX_HEAD_BYTES + 2000
+    assert entrance.door.held_bytes == 0
+    assert entrance.refused == ["bad_request"]
+
+
+def test_parts_of_a_body_and_requests_one_after_another_may_be_as_small_as_they_like() -> None:
+    """Their frames, and their heads, come to more than the bound; none alone does."""
+    entrance = Entrance()
+    connection, transport = entrance.connect()
+    connection.data_received(head("transfer-encoding: chunked"))
+    for _ in range(900):
+        connection.data_received(b"1;x=" + b"y" * 200)
+        connection.data_received(b"\r\nz\r\n")
+    connection.data_received(b"0\r\n\r\n")
+    cut = len(request()) // 3
+    stream = request() * 700
+    for at in range(0, len(stream), cut * 4):
+        connection.data_received(stream[at : at + cut * 4])
+    assert transport.statuses == [202] * 701
+
+
+def test_one_body_of_the_largest_size_always_fits() -> None:
+    entrance = Entrance(held=100)
+    connection, transport = entrance.connect()
+    connection.data_received(head("content-length: 1000"))
+    connection.data_received(b"x" * 999)
+    connection.data_received(b"x")
+    assert transport.statuses == [202]
+    assert entrance.copies[0].size == 1000
 
 
 pieces = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 700)), max_size=60)

@@ -143,6 +143,16 @@ def test_with_nothing_to_go_by_a_copy_is_out() -> None:
     assert not is_selected(sampling(0, on_missing_key="Lineage"), ())
 
 
+@given(st.integers(0, MODULO - 1), thresholds, st.sampled_from(["Random", "Skip", "Lineage"]))
+def test_a_drawn_number_stands_in_where_there_is_neither_key_nor_id_and_nowhere_else(
+    drawn: int, threshold: int, missing: str
+) -> None:
+    rule = sampling(threshold, on_missing_key=missing)
+    assert is_selected(rule, (), drawn=drawn) == (missing != "Skip" and drawn >= threshold)
+    for headers in (((b"x-conversation-id", b"a"),), ((b"x-request-id", b"a"),)):
+        assert is_selected(rule, headers, drawn=drawn) == is_selected(rule, headers)
+
+
 def test_a_class_may_have_a_rate_of_its_own_and_the_rates_are_nested() -> None:
     rule = sampling(MODULO - 10_000, class_thresholds={"long": MODULO - 50_000})
     copies = [((b"x-conversation-id", str(n).encode()),) for n in range(5000)]

@@ -201,6 +201,32 @@ def test_an_event_without_end_is_given_up() -> None:
     assert reader.answer(whole=False).failure is FailureReason.TOO_LONG
 
 
+def test_an_event_may_have_a_smaller_bound_and_line_ends_after_it_are_not_counted() -> None:
+    line = b"data: " + chunk(content="a" * 400)
+    for most, cut in ((len(line), 200), (len(line), len(line) + 1)):
+        reader = StreamReader(completions.noted, done_mark=True, max_event_bytes=most)
+        for piece in ((line + b"\n\n")[:cut], (line + b"\n\n")[cut:], event(FINISH), event(DONE)):
+            assert reader.feed(piece, 0.0)
+        assert reader.answer(whole=True).failure is None
+        shorter = StreamReader(completions.noted, done_mark=True, max_event_bytes=most - 1)
+        shorter.feed((line + b"\n\n")[:cut], 0.0)
+        assert not shorter.feed((line + b"\n\n")[cut:], 0.0)
+        assert shorter.answer(whole=True).failure is FailureReason.TOO_LONG
+
+
+def test_an_event_that_has_not_ended_is_not_copied_at_every_read() -> None:
+    class Rest(bytearray):
+        def rstrip(self, *_: Any) -> bytearray:
+            raise AssertionError
+
+    reader = StreamReader(completions.noted, done_mark=True)
+    reader._frames.rest = Rest()
+    for _ in range(16):
+        assert reader.feed(b"x" * 65_536, 0.0)
+    with pytest.raises(AssertionError):
+        reader.feed(b"x", 0.0)
+
+
 @pytest.mark.parametrize(
     "usage",
     [

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from shadowrun_mirror.config import decode_config
 from shadowrun_operator.manifests.mirror import CONFIG_KEY
 from shadowrun_operator.reconcile import times
-from shadowrun_operator.reconcile.plan import Apply, Create, Delete, PatchCandidate, Plan, Step
+from shadowrun_operator.reconcile.plan import Apply, Create, Delete, Merge, PatchCandidate, Plan, Step
 from shadowrun_operator.reconcile.reconcile import reconcile
 
 from tests.unit.reconcile.world import START, World
@@ -155,7 +155,7 @@ def _check(world: World, plan: Plan, before: str) -> None:
 
 def _target(step: Step) -> tuple[str, str]:
     match step:
-        case Create(manifest) | Apply(manifest):
+        case Create(manifest) | Apply(manifest) | Merge(manifest):
             return manifest["kind"], manifest["metadata"]["name"]
         case Delete(kind, name):
             return kind, name

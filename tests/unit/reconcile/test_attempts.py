@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 from shadowrun_operator.manifests import names
-from shadowrun_operator.manifests.attempts import LEDGER, MOST, attempts_ledger, earlier_attempts
+from shadowrun_operator.manifests.attempts import LEDGER, MOST, earlier_attempts, ledger_entry
 from shadowrun_operator.reconcile.judging import stored_report
+from shadowrun_operator.reconcile.plan import Merge
 
 from tests.unit.reconcile.world import World
 
@@ -74,20 +75,43 @@ def test_while_running_the_message_says_which_attempt_it_is_and_when_it_may_be_d
 
 def test_runs_that_are_still_there_count_where_the_ledger_was_deleted() -> None:
     assert earlier_attempts(None, ["a", "a", "b"]) == {"a": 2, "b": 1}
-    ledger = attempts_ledger("ns", None, "a", 5, 100.0)
+    ledger = ledger_entry("ns", None, "a", 5, 100.0)
     assert earlier_attempts(ledger, ["a", "b"]) == {"a": 5, "b": 1}
 
 
 def test_the_ledger_forgets_the_oldest_specs_and_what_somebody_made_unreadable() -> None:
-    ledger = None
+    world = World.with_spec()
     for number in range(MOST + 5):
-        ledger = attempts_ledger("ns", ledger, f"hash-{number}", 1, float(number))
+        world.step(Merge(ledger_entry("ns", world.ledger, f"hash-{number}", 1, float(number))))
+    ledger = world.ledger
     assert ledger is not None
     assert len(ledger["data"]) == MOST
     assert "hash-4" not in ledger["data"]
     assert f"hash-{MOST + 4}" in ledger["data"]
     ledger["data"] = {"a": "many", "b": "3 100"}
     assert earlier_attempts(ledger, ()) == {"b": 3}
+
+
+def test_runs_that_start_at_once_leave_each_other_s_entry_alone() -> None:
+    world = World.with_spec()
+    world.step(Merge(ledger_entry("ns", None, "old", 7, 1.0)))
+    known = world.ledger
+    for spec_hash in ("a", "b"):
+        world.step(Merge(ledger_entry("ns", known, spec_hash, 1, 100.0)))
+    assert earlier_attempts(world.ledger, ()) == {"old": 7, "a": 1, "b": 1}
+
+
+@pytest.mark.parametrize("turns", [0, 3])
+def test_a_run_that_could_not_be_entered_when_copying_began_is_entered_while_warming_up(turns: int) -> None:
+    world = World.with_spec()
+    world.until("WarmingUp")
+    for _ in range(turns):
+        world.turn()
+    world.ledger = None
+    plan = world.turn()
+    assert isinstance(plan.steps[-1], Merge)
+    assert earlier_attempts(world.ledger, ()) == {world.body["status"]["provenance"]["specHash"]: 1}
+    assert not any(isinstance(step, Merge) for step in world.turn().steps)
 
 
 def test_a_config_map_of_that_name_that_somebody_else_made_is_left_alone() -> None:
@@ -106,5 +130,5 @@ def test_hours_and_versions_of_what_took_part_are_in_the_provenance() -> None:
     assert provenance["hoursSeen"] == [8]
     report = stored_report(world.observe())
     assert report is not None
-    assert report.circumstances.hours.of_the_day == (8,)
+    assert report.circumstances.hours.of_the_day == tuple(provenance["hoursSeen"])
     assert report.facts.versions["envoy"] == "1.40.0"

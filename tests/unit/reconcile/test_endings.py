@@ -1,18 +1,23 @@
 """Every reason to end: when it is met, that it is recorded, and whether it is judged."""
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
+from shadowrun_mirror.blocks import BlockSeries
 from shadowrun_mirror.evidence import Amount
 from shadowrun_operator.api.conditions import EndReason
 from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.endings import gpu_hours_reached
 from shadowrun_operator.reconcile.endings.gpu_hours_reached import accelerators
 from shadowrun_operator.reconcile.judging import stored_report
 from shadowrun_operator.reconcile.plan import Apply
+from shadowrun_operator.reconcile.standing import VERDICT, holding_s, standings
 
-from tests.unit.reconcile.world import START, World
+from tests.unit.reconcile.world import START, World, decoded
 
 pytestmark = pytest.mark.operator
 
@@ -124,6 +129,71 @@ def test_a_run_whose_criteria_are_decided_ends_after_the_shortest_duration_and_n
     assert 90 <= world.record.ended_at - times.seconds(status["startTime"]) < 96
 
 
+def _due_at(world: World, change: Callable[[World], None]) -> tuple[float, float]:
+    """When a look first saw what was due, and when the run ended by it; `change` is made before every look."""
+    for _ in range(60):
+        change(world)
+        world.turn()
+        if world.record is not None and world.record.ended_at:
+            break
+    assert world.record is not None
+    assert world.record.standings[VERDICT].outcome == "Fail"
+    return world.record.standings[VERDICT].since, world.record.ended_at
+
+
+def _loses_errors(world: World) -> None:
+    _loses(world, "errors")
+
+
+ERRORS = {"name": "errors", "metric": "Failures", "require": "NotWorse", "margin": "5%", "critical": True}
+
+
+def test_no_run_ends_by_what_one_look_saw_and_the_operator_may_restart_meanwhile() -> None:
+    world = World.with_spec(duration="24h", criteria=[ERRORS], endConditions={"minDuration": "24h"})
+    world.until("Running")
+
+    def restarted(world: World) -> None:
+        _loses_errors(world)
+        world.restart_operator()
+        assert world.record is not None
+        world.record = decoded(world.record)
+
+    first, ended = _due_at(world, restarted)
+    assert 10 <= ended - first < 16
+    assert world.body["status"]["endReason"] == "FailureProven"
+
+
+def test_a_refutation_that_comes_and_goes_ends_no_run() -> None:
+    world = World.with_spec(duration="24h", criteria=[ERRORS], endConditions={"minDuration": "24h"})
+    world.until("Running")
+    refuted = 0
+    for _ in range(40):
+        world.turn()
+        whole = {uid: copy.deepcopy(evidence.windows) for uid, evidence in world.evidence.items()}
+        _loses_errors(world)
+        world.turn(seconds=0.5)
+        assert world.record is not None
+        refuted += "errors" in world.record.standings and world.record.standings["errors"].outcome == "Fail"
+        for uid, windows in whole.items():
+            world.evidence[uid] = msgspec.structs.replace(world.evidence[uid], windows=windows)
+    assert refuted > 20
+    assert world.phase == "Running"
+
+
+def test_with_coarser_blocks_an_outcome_must_stand_longer() -> None:
+    assert holding_s([BlockSeries(level=2), BlockSeries(level=5)], 1, 10.0) == 32
+    assert holding_s([BlockSeries(level=2)], 1, 10.0) == 10
+    assert holding_s([], 1, 10.0) == 10
+
+
+def test_an_outcome_that_changes_or_is_lost_begins_anew() -> None:
+    first = standings({}, {"a": "Pass", "b": "Fail", "c": "Inconclusive"}, 5.0)
+    assert {name: (s.outcome, s.since) for name, s in first.items()} == {"a": ("Pass", 5.0), "b": ("Fail", 5.0)}
+    then = standings(first, {"a": "Pass", "b": "Pass", "c": "Pass"}, 8.0)
+    assert {name: s.since for name, s in then.items()} == {"a": 5.0, "b": 8.0, "c": 8.0}
+    assert standings(then, {}, 9.0) == {}
+
+
 def test_a_run_that_is_not_asked_to_goes_on_after_all_is_decided() -> None:
     world = World.with_spec(duration="3m", endConditions={"minDuration": "1m"})
     world.until("Complete")
@@ -200,6 +270,10 @@ def test_arms_without_accelerators_use_up_no_hours() -> None:
         ({"containers": [{"resources": {"limits": {"amd.com/gpu": "1"}}}] * 2}, 2),
         ({"containers": [{"resources": {"limits": {"nvidia.com/mig-1g.10gb": "3", "cpu": "8"}}}]}, 3),
         ({"containers": [{"resources": {"requests": {"nvidia.com/gpu": "1"}}}]}, 0),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpumem": "3k", "nvidia.com/gpucores": "30"}}}]}, 0),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu.shared": "2", "gpu.intel.com/tiles": 4}}}]}, 2),
+        ({"containers": [{"resources": {"limits": {"gpu.intel.com/xe": "1", "google.com/tpu": "4e0"}}}]}, 5),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "many", "amd.com/gpu": "1k"}}}]}, 1000),
         (
             {
                 "initContainers": [
@@ -222,6 +296,16 @@ def test_the_accelerators_of_a_pod_are_those_it_holds_at_once(pod: dict[str, Any
         }
         world.objects["Deployment", f"x-{arm}"] = found
     assert accelerators(dataclasses.replace(world.observe(), objects=world.objects)) == 2 * 3 * count
+
+
+def test_accelerators_are_not_counted_where_the_spec_asks_for_no_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def counted(_: Any) -> int:
+        raise AssertionError
+
+    monkeypatch.setattr(gpu_hours_reached, "accelerators", counted)
+    world = World.with_spec()
+    world.until("Complete")
+    assert world.body["status"]["endReason"] == "DurationReached"
 
 
 def test_tokens_end_the_run() -> None:

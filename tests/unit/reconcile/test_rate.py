@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shadowrun_mirror.evidence import Amount, ClassEvidence, Evidence, Source, Window
-from shadowrun_operator.reconcile.rate import PERIOD_S, WHOLE, Pace, paced, selected_count
+from shadowrun_operator.judge.facts import RateChange
+from shadowrun_operator.reconcile.judging import stored_report
+from shadowrun_operator.reconcile.rate import PERIOD_S, WHOLE, Pace, asked, paced, selected_count
+
+from tests.unit.reconcile.world import World
 
 pytestmark = pytest.mark.operator
 
@@ -67,6 +71,46 @@ def test_the_share_never_rises_and_every_change_is_kept(steps: list[tuple[int, f
     shares = [change.share for change in pace.changes]
     assert shares == sorted(set(shares), reverse=True)
     assert len(shares) <= 145  # a step below a tenth is not made, and no share is below a millionth
+
+
+LOWERED = Pace(marks=((0.0, 5),), changes=(RateChange(at=1.0, share=200_000, rate=100_000),))
+"""10 % in the spec, of which a fifth is copied."""
+
+
+@pytest.mark.parametrize(("rate", "share"), [(10_000, WHOLE), (20_000, WHOLE), (50_000, 400_000), (200_000, 100_000)])
+def test_another_rate_in_the_spec_copies_what_it_asks_for_and_never_more_than_before(rate: int, share: int) -> None:
+    pace = asked(LOWERED, rate, 9.0)
+    assert pace.changes == (*LOWERED.changes, RateChange(at=9.0, share=share, rate=rate))
+    assert pace.marks == ()
+
+
+@given(st.integers(1, WHOLE), st.integers(1, WHOLE), st.integers(1, WHOLE))
+def test_what_is_copied_after_another_rate_is_the_lesser_of_both(before: int, share: int, rate: int) -> None:
+    pace = asked(Pace(changes=(RateChange(at=1.0, share=share, rate=before),)), rate, 9.0)
+    copied = rate * pace.share
+    limit = rate * WHOLE if share == WHOLE else min(rate * WHOLE, before * share)
+    assert copied <= max(limit, rate)
+    assert copied > limit - 2 * rate
+
+
+def test_a_rate_that_was_never_lowered_may_be_raised_and_the_same_rate_is_no_change() -> None:
+    begun = asked(Pace(), 10_000, 1.0)
+    assert begun.changes == (RateChange(at=1.0, share=WHOLE, rate=10_000),)
+    assert asked(begun, 10_000, 2.0) is begun
+    assert asked(begun, 90_000, 3.0).share == WHOLE
+
+
+def test_a_change_of_the_rate_is_in_the_report_with_its_time() -> None:
+    world = World.with_spec()
+    world.until("Running")
+    world.body["spec"]["sampling"]["rate"] = "20%"
+    at = world.now
+    world.until("Complete")
+    report = stored_report(world.observe())
+    assert report is not None
+    assert [(c.rate, c.share) for c in report.facts.rates] == [(500_000, WHOLE), (200_000, WHOLE)]
+    assert report.facts.rates[1].at == at
+    assert report.circumstances.rates == report.facts.rates
 
 
 def test_what_the_mirrors_excluded_was_not_selected() -> None:

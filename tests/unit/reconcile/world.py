@@ -30,7 +30,7 @@ from shadowrun_operator.manifests.given_back import given_back_at, is_given_back
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import FreshSecrets, Observation, OtherRun, Pod, Settings
-from shadowrun_operator.reconcile.plan import Apply, Create, Delete, PatchCandidate, Plan, Step
+from shadowrun_operator.reconcile.plan import Apply, Create, Delete, Merge, PatchCandidate, Plan, Step
 from shadowrun_operator.reconcile.reconcile import reconcile
 from shadowrun_operator.reconcile.record import Books, RunRecord
 
@@ -295,8 +295,11 @@ class World:
             case Create(manifest):
                 self._refuse_users(manifest["kind"], manifest["metadata"]["name"])
                 self.objects.setdefault(_key(manifest), self._served(manifest))
-            case Apply(manifest) if manifest["metadata"]["name"] == LEDGER:
-                self.ledger = manifest
+            case Merge(manifest):
+                assert manifest["metadata"]["name"] == LEDGER
+                before = self.ledger or {}
+                data = {k: v for k, v in (before.get("data", {}) | manifest["data"]).items() if v is not None}
+                self.ledger = {**copy.deepcopy(manifest), "data": data}
             case Apply(manifest):
                 self._refuse_users(manifest["kind"], manifest["metadata"]["name"])
                 before = self.objects.get(_key(manifest), {})

@@ -9,22 +9,30 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from shadowrun_operator.api.conditions import EndReason
+from shadowrun_operator.api.quantities import kubernetes_quantity
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile.endings.floor import long_enough
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.progress import Progress
 
-ACCELERATORS = (
-    "nvidia.com/gpu",
-    "nvidia.com/mig-",
-    "amd.com/gpu",
-    "gpu.intel.com/",
-    "habana.ai/gaudi",
-    "google.com/tpu",
-    "aws.amazon.com/neuron",
-    "huawei.com/Ascend",
+ACCELERATORS = frozenset(
+    {
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "amd.com/gpu",
+        "gpu.intel.com/i915",
+        "gpu.intel.com/xe",
+        "habana.ai/gaudi",
+        "google.com/tpu",
+        "aws.amazon.com/neuron",
+        "huawei.com/Ascend310",
+        "huawei.com/Ascend310P",
+        "huawei.com/Ascend910",
+    }
 )
-"""How the resources begin that device plugins offer accelerators under; shared and partitioned ones count as one."""
+"""What device plugins offer accelerators under, by whole names: beside them stand amounts of memory and of cores."""
+PARTITIONS = "nvidia.com/mig-"
+"""How the names of partitions begin. A shared or partitioned accelerator counts as one."""
 
 
 class GPUHoursReached:
@@ -35,8 +43,10 @@ class GPUHoursReached:
     def met(self, seen: Observation, done: Progress) -> str | None:
         """`endConditions.gpuHours` are used up and minDuration has passed."""
         wanted = seen.run.spec.end_conditions.gpu_hours
+        if wanted is None or not long_enough(seen, done):
+            return None
         used = gpu_hours(seen)
-        if wanted is None or used < wanted or not long_enough(seen, done):
+        if used < wanted:
             return None
         return f"At least {used:.1f} of {wanted} accelerator hours were used; {done.pairs} pairs were counted."
 
@@ -50,10 +60,11 @@ def gpu_hours(seen: Observation) -> float:
 
 def gpu_hours_due(seen: Observation) -> float | None:
     """UTC seconds at which `endConditions.gpuHours` are used up; None where they never are."""
-    wanted, count = seen.run.spec.end_conditions.gpu_hours, accelerators(seen)
-    if wanted is None or not count or seen.record is None or not seen.record.copying_since:
+    wanted = seen.run.spec.end_conditions.gpu_hours
+    if wanted is None or seen.record is None or not seen.record.copying_since:
         return None
-    return seen.record.copying_since + 3600 * wanted / count
+    count = accelerators(seen)
+    return seen.record.copying_since + 3600 * wanted / count if count else None
 
 
 def accelerators(seen: Observation) -> int:
@@ -74,4 +85,10 @@ def _of_template(template: Manifest) -> int:
 def _of_container(container: Mapping[str, Any]) -> int:
     resources = container.get("resources") or {}
     limits = resources.get("limits") or {}
-    return sum(int(amount) for key, amount in limits.items() if key.startswith(ACCELERATORS))
+    return sum(_whole(amount) for key, amount in limits.items() if key in ACCELERATORS or key.startswith(PARTITIONS))
+
+
+def _whole(amount: object) -> int:
+    """A whole number of accelerators; one that can't be read counts as none."""
+    found = kubernetes_quantity(amount)
+    return 0 if found is None else max(0, int(found))
