@@ -31,6 +31,7 @@ def running(world: World, name: str) -> None:
 
 def test_an_operator_killed_while_a_run_is_counting_goes_on_and_counts_nothing_twice(world: World) -> None:
     running(world, "operator-killed")
+    running(world, "mirror-killed")  # one that still warms up would lose what isn't counted
     before = world.status("operator-killed")
     killed = ("delete", "pod", "-l", OPERATOR_PODS, "--grace-period=0", "--force")
     world.cluster.kubectl("-n", RELEASE_NAMESPACE, *killed)
