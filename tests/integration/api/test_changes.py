@@ -134,6 +134,9 @@ def test_kubectl_shows_the_columns_a_person_looks_for(server: Any, runs: Runs, p
     assert row.startswith("prefix-cache Complete Pass 56789 1234 98.1% / 97.9% 2026-12-01T00:00:00Z")
 
 
+RATE_OF_CLASSES = "with sampling.classRates the rate cannot change"
+
+
 def test_a_started_run_with_rates_of_classes_refuses_another_rate(runs: Runs) -> None:
     of_classes = {"spec.sampling.classRates": [{"class": "long", "rate": "9%"}], "spec.criteria.1.class": "default"}
     stored = runs.create(manifest(of_classes))
@@ -142,7 +145,7 @@ def test_a_started_run_with_rates_of_classes_refuses_another_rate(runs: Runs) ->
         assert runs.update_refusal(manifest({"spec.sampling.rate": "2%"}, base=stored)) is None
         started = runs.write_status(name, {"phase": "Preparing"})
         refusal = runs.update_refusal(manifest({"spec.sampling.rate": "2%"}, base=started))
-        assert "with sampling.classRates the rate cannot change" in (refusal or "accepted")
+        assert RATE_OF_CLASSES in (refusal or "accepted")
         assert runs.update_refusal(manifest({"spec.suspend": True}, base=started)) is None
     finally:
         runs.delete(name)
