@@ -13,7 +13,7 @@ ARGS     ?=
 
 export CLUSTER MODEL
 
-.PHONY: help setup demo test bench bench-verdict lint format crd lock cluster-up cluster-down cluster-status clean
+.PHONY: help setup demo test bench bench-verdict bench-aa lint format crd lock cluster-up cluster-down cluster-status clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -39,14 +39,19 @@ demo: setup ## the main job, start to verdict, on an embedded cluster
 test: setup ## all checks and tests (M=<area> for one area)
 ifeq ($(M),)
 	@$(MAKE) --no-print-directory lint
+	@$(BIN)/pytest -n 2 --no-loadscope-reorder $(ARGS)
+else
+	@$(BIN)/pytest -m $(M) $(ARGS)
 endif
-	@$(BIN)/pytest $(if $(M),-m $(M)) $(ARGS)
 
 bench: setup ## costs as ratios, into docs/benchmarks.md (ARGS='pipeline rewrite' for some)
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 bench-verdict: setup ## how often the verdict errs and how many pairs it takes, into docs/benchmarks-verdict.md
 	@$(BIN)/python -m tests.bench.verdict $(ARGS)
+
+bench-aa: setup ## the verdict on known truths, on a cluster with a real engine, into docs/benchmarks-aa.md (an hour)
+	@$(BIN)/python -m tests.bench.aa $(ARGS)
 
 lint: setup ## format, lint, types, layers
 	@echo "[lint] ruff format, ruff, mypy --strict, import-linter"
@@ -77,4 +82,4 @@ cluster-status: ## what is up
 	@$(PYTHON) -m tests.cluster status
 
 clean: cluster-down ## remove what was made here
-	@rm -rf $(VENV) .cluster .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .bench .cluster .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

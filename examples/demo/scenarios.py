@@ -57,6 +57,12 @@ SCENARIOS = {
     "dropper": Scenario("dropper", (*PRODUCT, TRAFFIC), verdict="Fail", reason="DroppedHardRequests"),
 }
 
+
+def is_customers(manifest: Manifest) -> bool:
+    """Whether a manifest of a site is the customers, who must wait for the Service that a run makes."""
+    return bool(manifest["metadata"]["name"] == "customers")
+
+
 _SMOLLM2_TRAFFIC = {
     "--rate": "0.2",
     "--turns": "4",

@@ -11,11 +11,13 @@ import math
 import socket
 from collections.abc import Callable
 
+import xxhash
+
 TTL_S = 5.0
 
 
 class Addresses:
-    """IP addresses by host name, taken in turn when a name has several. `clock` gives monotonic seconds."""
+    """IP addresses by host name, in turn or by a number where a name has several. `clock` gives monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float], ttl_s: float = TTL_S) -> None:
         self._clock = clock
@@ -25,13 +27,18 @@ class Addresses:
         self._lookups: dict[str, asyncio.Task[list[str]]] = {}
         self._turn = 0
 
-    async def one(self, host: str, port: int) -> str:
-        """An address of `host`; raises `OSError` (`socket.gaierror`) when the name has none."""
+    async def one(self, host: str, port: int, place: int | None = None) -> str:
+        """An address of `host`; raises `OSError` (`socket.gaierror`) when the name has none.
+
+        Equal places get the same one, and the one in the same rank of every name that has as many.
+        """
         if host not in self._literal:
             self._literal[host] = _is_literal(host)
         if self._literal[host]:
             return host
         found = await self._all(host, port)
+        if place is not None:
+            return sorted(found)[rank(place, len(found))]
         self._turn += 1
         return found[self._turn % len(found)]
 
@@ -55,6 +62,11 @@ class Addresses:
             found = self._known[host][1]
         self._known[host] = (self._clock() + self._ttl, found)
         return found
+
+
+def rank(place: int, count: int) -> int:
+    """Which of `count` receivers a number belongs to: the one with the highest hash, so that few move when one goes."""
+    return max(range(count), key=lambda number: xxhash.xxh64_intdigest(number.to_bytes(4), seed=place))
 
 
 def _is_literal(host: str) -> bool:

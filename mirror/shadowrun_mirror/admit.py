@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 import xxhash
 
-from shadowrun_mirror.config import MODULO, WARM_UP, MirrorConfig, Sampling
+from shadowrun_mirror.config import MODULO, WARM_UP, MirrorConfig, Sampling, wants_copies
 from shadowrun_mirror.copied import REQUEST_ID_HEADER, Copy, Headers, joined
 from shadowrun_mirror.dialects import dialect_of
 from shadowrun_mirror.evidence import Lineage
@@ -19,7 +19,7 @@ from shadowrun_mirror.lineage import ADOPTION_S, Kind, Lineages, Turn, opening_h
 from shadowrun_mirror.live import LiveConfig
 from shadowrun_mirror.reasons import DropReason, ExcludeReason, FlagReason
 from shadowrun_mirror.rewrite import lacks_history
-from shadowrun_mirror.select import is_selected, key_hash
+from shadowrun_mirror.select import drawn_number, is_selected, key_hash
 
 HELD_BODIES_BYTES = 128 * 1024 * 1024
 """Bodies of requests that wait or are in flight, together. Beyond it copies are shed, slot or no slot; one more body
@@ -222,7 +222,7 @@ class Gate:
     def _closed(self, wall: float, mono: float) -> DropReason | None:
         if self._live.expired(wall, mono):
             return DropReason.EXPIRED
-        return DropReason.DISABLED if self.draining or not self._live.config.copying else None
+        return DropReason.DISABLED if self.draining or not wants_copies(self._live.config, wall) else None
 
     def _why_closed(self, wall: float, mono: float) -> Reason | None:
         """As `_closed`, for a copy that has just come: nobody promised it a place."""
@@ -273,6 +273,14 @@ def _place(sampling: Sampling, candidate: Candidate) -> _Place:
     if transcript is None or not by_opening:
         return _Place(key, transcript, None)
     return _Place(None, transcript, opening_hash(transcript, sampling.seed))
+
+
+def place_of(sampling: Sampling, candidate: Candidate) -> int | None:
+    """The number that is the same for all that is drawn together; None where every request is drawn by itself."""
+    if sampling.unit == "Request":
+        return None
+    place = _place(sampling, candidate)
+    return drawn_number(sampling, candidate.copy.headers, place.key, place.opening)
 
 
 def _mark(sampling: Sampling, headers: Headers) -> int:

@@ -19,6 +19,8 @@ import msgspec
 
 from shadowrun_mirror.addresses import Addresses
 from shadowrun_mirror.copied import Headers
+from shadowrun_mirror.deadlines import Deadlines
+from shadowrun_mirror.glance import Glance
 from shadowrun_mirror.reasons import FailureReason
 from shadowrun_mirror.stream import Reader
 
@@ -41,6 +43,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     max_answer_bytes: int  # bytes on the wire, head included
     max_event_bytes: int = 1024 * 1024  # of one event, where the answer is a stream
     http2: bool = False
+    place: int | None = None  # which address of the host, where it has several; None: the next in turn
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,12 +83,13 @@ class PlainClient:
 
     def __init__(self, addresses: Addresses | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._addresses = addresses or Addresses(clock)
+        self._deadlines = Deadlines()
         self._clock = clock
 
     def start(self, request: Request, reader: Reader, objection: HeadObjection, ended: Ended) -> Running:
         """Connect, write, read to the end; the connection is gone when `ended` is called."""
         exchange = PlainConnection(request, reader, objection, ended, self._clock)
-        exchange.begin(self._addresses)
+        exchange.begin(self._addresses, self._deadlines)
         return exchange
 
 
@@ -110,9 +114,9 @@ class Connection(asyncio.Protocol):
         self._objection = objection
         self._ended = ended
         self._clock = clock
-        self._received = 0
+        self._room = request.max_answer_bytes
         self._failure: FailureReason | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._deadlines: Deadlines | None = None
         self._connecting: asyncio.Task[None] | None = None
 
     # for the subclass
@@ -155,18 +159,21 @@ class Connection(asyncio.Protocol):
 
     # Running
 
-    def begin(self, addresses: Addresses) -> None:
+    def begin(self, addresses: Addresses, deadlines: Deadlines) -> None:
         """Start to connect."""
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self.request.timeout_s, self.fail, FailureReason.TIMEOUT)
-        self._connecting = loop.create_task(self._connect(addresses), name="connect")
+        self._deadlines = deadlines
+        deadlines.add(self, self.request.timeout_s)
+        self._connecting = asyncio.get_running_loop().create_task(self._connect(addresses), name="connect")
+
+    def late(self) -> None:
+        """The timeout has passed."""
+        self.fail(FailureReason.TIMEOUT)
 
     def give_up(self) -> None:
         """Close at once and tell nobody."""
         self.over = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._deadlines is not None:
+            self._deadlines.remove(self, self.request.timeout_s)
         if self.transport is not None:
             self.transport.abort()
         elif self._connecting is not None:
@@ -175,7 +182,7 @@ class Connection(asyncio.Protocol):
     async def _connect(self, addresses: Addresses) -> None:
         request = self.request
         try:
-            address = await addresses.one(request.host, request.port)
+            address = await addresses.one(request.host, request.port, request.place)
             await asyncio.get_running_loop().create_connection(lambda: self, address, request.port)
         except TimeoutError:  # the kernel's own; either way the arm did not answer in time
             self.fail(FailureReason.TIMEOUT)
@@ -202,7 +209,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """One read."""
-        at = self._clock()
+        self._take(data, self._clock())
+
+    def _take(self, data: bytes, at: float) -> None:
         if self.over:
             return
         try:
@@ -210,8 +219,8 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # ours: let it surface at the pair, not in the transport
             self._broke(error)
             return
-        self._received += len(data)
-        if self._received > self.request.max_answer_bytes:
+        self._room -= len(data)
+        if self._room < 0:
             self.fail(FailureReason.TOO_LONG)
 
     def eof_received(self) -> bool:
@@ -234,7 +243,11 @@ class Connection(asyncio.Protocol):
 
 
 class PlainConnection(Connection):
-    """HTTP/1.1. Parser callbacks only take notes: an exception in one would be lost inside the parser."""
+    """HTTP/1.1. Parser callbacks only take notes: an exception in one would be lost inside the parser.
+
+    A read that is one chunk with one event, and is known by a glance, is not shown to the parser: it stays where it
+    is, between two chunks.
+    """
 
     def __init__(
         self, request: Request, reader: Reader, objection: HeadObjection, ended: Ended, clock: Callable[[], float]
@@ -244,9 +257,21 @@ class PlainConnection(Connection):
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append  # for the parser: a call per chunk that enters no frame of ours
         self._parser: Any = httptools.HttpResponseParser(self)
+        self._parse: Any = self._parser.feed_data
         self._status = 0
         self._head_read = False
         self._judged = False
+        self._glance: Glance | None = None  # while the parser is between two chunks, with all that was read
+
+    def data_received(self, data: bytes) -> None:
+        """One read."""
+        at = self._clock()
+        if self._glance is None or not self._glance.saw(data, at):
+            self._take(data, at)
+            return
+        self._room -= len(data)
+        if self._room < 0:
+            self.fail(FailureReason.TOO_LONG)
 
     def opened(self) -> None:
         """Write head and body at once."""
@@ -258,17 +283,23 @@ class PlainConnection(Connection):
         """Let the parser take its notes, then act on them; what came before a fault still counts."""
         readable = True
         try:
-            self._parser.feed_data(data)
+            self._parse(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             readable = False
-        if self._head_read and not self._judged:
+        if not self._judged and self._head_read:
             self._judged = True
             if not self.judged(self._status, tuple(self._headers)):
                 return
         pieces = self._pieces
+        self._glance = None
         if pieces:
-            piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            pieces.clear()
+            piece = pieces.pop()
+            # What ends otherwise than the piece does ends with what is around a piece, and that is a chunk's end.
+            if readable and piece.endswith(b"\n\n") and data.endswith(b"\n\n\r\n"):
+                self._glance = self._reader.glance
+            if pieces:
+                piece = b"".join((*pieces, piece))
+                pieces.clear()
             if not self.feed(piece, at):
                 self.finish()
                 return
@@ -280,7 +311,7 @@ class PlainConnection(Connection):
     def give_up(self) -> None:
         """Close; the parser and its callbacks hold each other, and would wait for the garbage collector."""
         super().give_up()
-        self._parser = None
+        self._parser = self._parse = self._glance = None
 
     def cut(self) -> bool:
         """Only a body without any framing ends with its connection."""

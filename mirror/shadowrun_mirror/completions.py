@@ -41,26 +41,33 @@ class Body(msgspec.Struct):
     def content(self) -> Content | None:
         """The first field that holds content, over all choices; None without any."""
         for choice in self.choices or ():
-            if is_something(choice.text):
+            if choice.text is not ABSENT and is_something(choice.text):
                 return Content("text", choice.text)
             for message in (choice.delta, choice.message):
                 if message is None:
                     continue
-                for name in Message.__struct_fields__:
+                for name in _CONTENT_FIELDS:
                     value: msgspec.Raw = getattr(message, name)
-                    if is_something(value):
+                    if value is not ABSENT and is_something(value):
                         return Content(name, value)
         return None
 
     def finished(self) -> bool:
         """Whether any choice says why it ended."""
-        return any(is_something(choice.finish_reason) for choice in self.choices or ())
+        for choice in self.choices or ():
+            if choice.finish_reason is not ABSENT and is_something(choice.finish_reason):
+                return True
+        return False
 
     def is_error(self) -> bool:
         """Whether this is an error instead of an answer."""
-        return is_something(self.error) or bytes(self.object) == b'"error"'
+        if self.error is not ABSENT and is_something(self.error):
+            return True
+        return len(self.object) == len(_ERROR) and bytes(self.object) == _ERROR
 
 
+_CONTENT_FIELDS = Message.__struct_fields__
+_ERROR = b'"error"'
 _BODY = msgspec.json.Decoder(Body)
 
 
@@ -71,7 +78,8 @@ def noted(payload: bytes) -> Noted | None:
         return None
     if body.is_error():
         return Noted(failed=True)
-    return Noted(content=body.content(), finished=body.finished(), counted=counted(body.usage))
+    usage = None if body.usage is ABSENT else counted(body.usage)
+    return Noted(content=body.content(), finished=body.finished(), counted=usage)
 
 
 COMPLETIONS = AnswerShape(whole=noted, event=noted, done_mark=True)

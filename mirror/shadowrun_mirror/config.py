@@ -19,6 +19,7 @@ Metric = Literal["TTFT", "TPOT", "E2E", "WithinSLO", "Failures"]
 SamplingUnit = Literal["Request", "Conversation", "Key"]
 MissingKey = Literal["Random", "Skip", "Lineage"]
 CopySource = Literal["Proxy", "External"]
+Weight = Literal["Requests", "Tokens"]
 
 REQUEST_ID = "x-request-id"
 
@@ -103,6 +104,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     credential_file: str = ""
     http2: bool = False  # HTTP/2 with prior knowledge, without TLS
+    keyed: bool = False  # its name has an address for each of its pods: what is drawn together keeps to one of them
 
 
 class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +141,8 @@ class Indicator(msgspec.Struct, frozen=True, kw_only=True):
     * Failures:        z = 1{baseline failed} - 1{challenger failed}
 
     A failed arm's latency is +infinity. A latency indicator without limits (warm-up) is not counted. `traffic_class`
-    "" means every class together.
+    "" means every class together. With the weight Tokens a pair weighs as much as its request has bytes, up to
+    `heaviest` bytes (`blocks.weight_of`); without that number it is not counted either.
     """
 
     criterion: str
@@ -147,6 +150,8 @@ class Indicator(msgspec.Struct, frozen=True, kw_only=True):
     traffic_class: str = ""
     baseline_limit_s: float | None = None
     challenger_limit_s: float | None = None
+    weight: Weight = "Requests"
+    heaviest: int | None = None
 
 
 class MirrorConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +175,12 @@ class MirrorConfig(msgspec.Struct, frozen=True, kw_only=True):
     source: CopySource = "Proxy"  # External: copies of any proxy, without our marks; they belong to `window`
     lag_limit_s: float = 0.005  # a pair during which the event loop was later than this is flagged
     lease_s: float = 10.0  # capture stops copying when it has not heard from a mirror for this long
+    copy_until: float | None = None  # UTC seconds; from then on `copying` counts as false, whoever is left to say so
+
+
+def wants_copies(config: MirrorConfig, now: float) -> bool:
+    """Whether a configuration asks for copies at `now` (UTC seconds). The expiry is looked at elsewhere."""
+    return config.copying and (config.copy_until is None or now < config.copy_until)
 
 
 def encode(value: msgspec.Struct) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from shadowrun_mirror.blocks import BlockSeries
+from shadowrun_mirror.blocks import BlockSeries, weight_of
 from shadowrun_mirror.config import WARM_UP, Indicator
 from shadowrun_mirror.evidence import Amount, ArmEvidence, ClassEvidence, Evidence, Lineage, Source, Window, Wins
 from shadowrun_mirror.histogram import Histogram
@@ -93,7 +93,8 @@ class Counts:
         counted.in_flight += one
         counted.queue.add(pair.admitted_at - pair.complete_at)
         for arm in pair.arms:
-            counted.arms.setdefault(arm, ArmEvidence())
+            if arm not in counted.arms:
+                counted.arms[arm] = ArmEvidence()
         if pair.request_mark:
             outcome = self._primary.pair(pair.request_mark, pair)
             if outcome is not None:
@@ -147,6 +148,7 @@ class Counts:
         window.last_pair = utc if window.last_pair is None else max(window.last_pair, utc)
         if pair.window != WARM_UP:
             _count_indicators(window, pair, results)
+            _count_failing(counted, pair, results)
 
     def snapshot(self, utc: float, config_version: int, copying: bool, expired: bool) -> Evidence:
         """All that was counted. It shares the live counters: encode it before anything else runs."""
@@ -169,7 +171,11 @@ class Counts:
         return self._windows[number]
 
     def _class(self, window: int, traffic_class: str) -> ClassEvidence:
-        return self._window(window).classes.setdefault(traffic_class, ClassEvidence())
+        classes = self._window(window).classes
+        counted = classes.get(traffic_class)
+        if counted is None:
+            counted = classes[traffic_class] = ClassEvidence()
+        return counted
 
     def _count_primary(self, pair: Pair, outcome: Outcome) -> None:
         primary = self._class(pair.window, pair.traffic_class).primary
@@ -210,7 +216,9 @@ def _count_arm(counted: ArmEvidence, result: ArmResult, one: Amount) -> None:
 def _count_wins(counted: ClassEvidence, pair: Pair, results: Mapping[str, ArmResult]) -> None:
     baseline, *challengers = pair.arms
     for challenger in challengers:
-        wins = counted.wins.setdefault(challenger, Wins())
+        wins = counted.wins.get(challenger)
+        if wins is None:
+            wins = counted.wins[challenger] = Wins()
         z = sooner(results[baseline], results[challenger])
         wins.pairs += 1
         wins.won += z > 0
@@ -220,11 +228,43 @@ def _count_wins(counted: ClassEvidence, pair: Pair, results: Mapping[str, ArmRes
 def _count_indicators(window: Window, pair: Pair, results: Mapping[str, ArmResult]) -> None:
     block = math.floor(pair.admitted_utc / pair.block_s)
     baseline, *challengers = pair.arms
-    for challenger in challengers:
-        series = window.pairs.setdefault(challenger, {})
-        for indicator in pair.indicators:
-            if indicator.traffic_class not in ("", pair.traffic_class):
-                continue
+    weighed_by, weight = 0, 1
+    for indicator in pair.indicators:
+        if indicator.traffic_class not in ("", pair.traffic_class):
+            continue
+        by_tokens, heaviest = indicator.weight == "Tokens", indicator.heaviest
+        if by_tokens and not heaviest:
+            continue  # nothing to weigh it by yet
+        if by_tokens and heaviest and heaviest != weighed_by:  # mostly the same for all
+            weighed_by, weight = heaviest, weight_of(pair.size, heaviest)
+        even = 0  # also what a share always has
+        if by_tokens and indicator.baseline_limit_s is not None and len(challengers) > 1:  # asked of a control only
+            even = pair_indicator(indicator, results[baseline], results[baseline]) or 0
+        for challenger in challengers:
             z = pair_indicator(indicator, results[baseline], results[challenger])
-            if z is not None:
-                series.setdefault(indicator.criterion, BlockSeries()).add(block, z)
+            if z is None:
+                continue
+            series = _series(window, challenger, indicator.criterion)
+            if by_tokens:
+                series.add_weighed(block, z, weight, even)
+            else:
+                series.add(block, z)
+
+
+def _series(window: Window, challenger: str, criterion: str) -> BlockSeries:
+    of_challenger = window.pairs.get(challenger)
+    if of_challenger is None:
+        of_challenger = window.pairs[challenger] = {}
+    series = of_challenger.get(criterion)
+    if series is None:
+        series = of_challenger[criterion] = BlockSeries()
+    return series
+
+
+def _count_failing(counted: ClassEvidence, pair: Pair, results: Mapping[str, ArmResult]) -> None:
+    baseline, *challengers = pair.arms
+    for challenger in challengers:
+        more = (results[challenger].failure is not None) - (results[baseline].failure is not None)
+        if more:
+            block = math.floor(pair.admitted_utc / pair.block_s)
+            counted.failing.setdefault(challenger, BlockSeries()).add(block, pair.size, more)

@@ -5,7 +5,7 @@ Each answer renews capture's lease. Types only: no I/O, no decisions but `direct
 
 import msgspec
 
-from shadowrun_mirror.config import CaptureRules, MirrorConfig
+from shadowrun_mirror.config import CaptureRules, MirrorConfig, wants_copies
 
 
 class CaptureDirective(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,12 +26,12 @@ class CaptureDirective(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def directive_of(config: MirrorConfig, now: float) -> CaptureDirective:
-    """The directive that follows from a configuration at `now` (UTC seconds): past the expiry nothing is copied."""
+    """The directive that follows at `now` (UTC seconds): past `copy_until` and the expiry nothing is copied."""
     return CaptureDirective(
         version=config.version,
         run_uid=config.run_uid,
         window=config.window,
-        copying=config.copying and now < config.expiry,
+        copying=wants_copies(config, now) and now < config.expiry,
         expiry=config.expiry,
         lease_s=config.lease_s,
         rules=config.capture,

@@ -52,9 +52,19 @@ class Dispatcher:
         self._breakers: dict[str, tuple[tuple[str, int], Breaker]] = {}
 
     def requests(
-        self, config: MirrorConfig, target: bytes, headers: Headers, body: bytes, fields: Fields, stream: bool
+        self,
+        config: MirrorConfig,
+        target: bytes,
+        headers: Headers,
+        body: bytes,
+        fields: Fields,
+        stream: bool,
+        place: int | None = None,
     ) -> dict[str, Request]:
-        """What each arm will be sent, by arm. After this the copy itself is no longer needed."""
+        """What each arm will be sent, by arm. After this the copy itself is no longer needed.
+
+        `place` is the number by which requests that are drawn together keep to one pod of every arm.
+        """
         sampling = config.capture.sampling
         common = sanitised(headers, config.run, _customer_headers(sampling))
         target = without_query(target)
@@ -64,7 +74,7 @@ class Dispatcher:
         # Arms that want the same model share one body.
         bodies = {model: rewriting.body(body, fields, model, stream) for model in {arm.model for arm in config.arms}}
         streamed = dialect.streams(stream)
-        return {a.name: self._request(config, a, target, common, bodies[a.model], streamed) for a in config.arms}
+        return {a.name: self._request(config, a, target, common, bodies[a.model], streamed, place) for a in config.arms}
 
     async def send(self, requests: dict[str, Request], stream: bool, slo: SLO) -> dict[str, ArmResult]:
         """Send to all arms at once and wait for the last one; results by arm. Cancelled, it closes what is open."""
@@ -134,7 +144,14 @@ class Dispatcher:
                 _log.warning("breaker turned", extra={"fields": {"arm": arm, "state": state}})
 
     def _request(
-        self, config: MirrorConfig, arm: Arm, target: bytes, common: Headers, body: bytes, streamed: bool
+        self,
+        config: MirrorConfig,
+        arm: Arm,
+        target: bytes,
+        common: Headers,
+        body: bytes,
+        streamed: bool,
+        place: int | None,
     ) -> Request:
         admission = config.admission
         kept = min(admission.max_answer_bytes, admission.max_kept_bytes)
@@ -148,6 +165,7 @@ class Dispatcher:
             max_answer_bytes=admission.max_answer_bytes if streamed else kept,
             max_event_bytes=kept,
             http2=arm.http2,
+            place=place if arm.keyed else None,
         )
 
 

@@ -146,6 +146,7 @@ class ClassEvidence(msgspec.Struct, kw_only=True):
     forward: Histogram = msgspec.field(default_factory=Histogram)  # admitted -> last arm written to
     flagged: dict[str, Amount] = {}  # ended pairs, by `reasons.FlagReason`
     wins: dict[str, Wins] = {}  # of each challenger over the baseline
+    failing: dict[str, BlockSeries] = {}  # by challenger: requests and bytes it failed alone, less the baseline's alone
     primary: PrimaryEvidence = msgspec.field(default_factory=PrimaryEvidence)
 
     def merged(self, other: "ClassEvidence") -> "ClassEvidence":
@@ -167,6 +168,10 @@ class ClassEvidence(msgspec.Struct, kw_only=True):
             wins={
                 name: self.wins.get(name, Wins()).merged(other.wins.get(name, Wins()))
                 for name in sorted(self.wins.keys() | other.wins.keys())
+            },
+            failing={
+                name: self.failing.get(name, BlockSeries()).merged(other.failing.get(name, BlockSeries()))
+                for name in sorted(self.failing.keys() | other.failing.keys())
             },
             primary=self.primary.merged(other.primary),
         )

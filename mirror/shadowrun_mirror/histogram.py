@@ -22,7 +22,7 @@ class Histogram(msgspec.Struct, kw_only=True):
 
     def add(self, seconds: float) -> None:
         """Count one value. Infinity counts as failed; anything at or below a nanosecond falls into its bin."""
-        if math.isinf(seconds):
+        if seconds == math.inf:
             self.failed += 1
             return
         self.total += seconds

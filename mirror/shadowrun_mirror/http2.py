@@ -29,6 +29,7 @@ from h2.settings import SettingCodes, Settings
 from shadowrun_mirror.addresses import Addresses
 from shadowrun_mirror.client import Connection, Ended, HeadObjection, Request, Running
 from shadowrun_mirror.copied import Headers
+from shadowrun_mirror.deadlines import Deadlines
 from shadowrun_mirror.reasons import FailureReason
 from shadowrun_mirror.stream import Reader
 
@@ -53,12 +54,13 @@ class Http2Client:
 
     def __init__(self, addresses: Addresses | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._addresses = addresses or Addresses(clock)
+        self._deadlines = Deadlines()
         self._clock = clock
 
     def start(self, request: Request, reader: Reader, objection: HeadObjection, ended: Ended) -> Running:
         """Connect, write, read to the end of the stream; the connection is gone when `ended` is called."""
         exchange = Http2Connection(request, reader, objection, ended, self._clock)
-        exchange.begin(self._addresses)
+        exchange.begin(self._addresses, self._deadlines)
         return exchange
 
 

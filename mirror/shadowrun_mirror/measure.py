@@ -122,8 +122,11 @@ def arm_result(exchange: Exchange, answer: Answer, streamed: bool, slo: SLO) -> 
 
 def is_within(slo: SLO, ttft: float | None, tpot: float | None, e2e: float) -> bool:
     """Whether a completed answer meets every limit that applies to it; a limit on what it does not have is met."""
-    pairs = ((ttft, slo.ttft_s), (tpot, slo.tpot_s), (e2e, slo.e2e_s))
-    return all(value is None or limit is None or value <= limit for value, limit in pairs)
+    return (
+        (ttft is None or slo.ttft_s is None or ttft <= slo.ttft_s)
+        and (tpot is None or slo.tpot_s is None or tpot <= slo.tpot_s)
+        and (slo.e2e_s is None or e2e <= slo.e2e_s)
+    )
 
 
 def pair_indicator(indicator: Indicator, baseline: ArmResult, challenger: ArmResult) -> int | None:
@@ -178,4 +181,6 @@ def comparable(results: Mapping[str, ArmResult]) -> dict[str, ArmResult]:
 
 
 def _latency(indicator: Indicator, result: ArmResult) -> float | None:
-    return {"TTFT": result.ttft, "TPOT": result.tpot, "E2E": result.e2e}[indicator.metric]
+    if indicator.metric == "TTFT":
+        return result.ttft
+    return result.tpot if indicator.metric == "TPOT" else result.e2e

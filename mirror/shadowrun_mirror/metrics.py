@@ -140,8 +140,7 @@ class Metrics:
             self._flagged.labels(flag.value)
         for kind in KINDS:
             self._primary.labels(kind)
-        for result in (*_RESULT.values(), *_ENDS):
-            self._requests.labels(result)
+        self._results = {result: self._requests.labels(result) for result in (*_RESULT.values(), *_ENDS)}
         for reason in REFUSALS:
             self._refused.labels(reason)
         self._arms: dict[str, _ArmMetrics] = {}
@@ -157,7 +156,7 @@ class Metrics:
 
     def lost(self, reason: ExcludeReason | DropReason) -> None:
         """A copy that did not become a pair."""
-        self._requests.labels(_RESULT[reason]).inc()
+        self._results[_RESULT[reason]].inc()
 
     def refused(self, reason: str, count: int = 1) -> None:
         """Requests, or lines of capture's log, that are in no funnel; `reason` is one of `REFUSALS`."""
@@ -188,7 +187,7 @@ class Metrics:
             self._flagged.labels(flag.value).inc()
         failures = {result.failure for result in results.values()} - {None}
         end = "timeout" if FailureReason.TIMEOUT in failures else "error" if failures else "mirrored"
-        self._requests.labels(end).inc()
+        self._results[end].inc()
         for arm, result in results.items():
             arms[arm].ended(result)
 
@@ -233,11 +232,13 @@ class _ArmMetrics:
         self._answers[result.failure or _COMPLETED].inc()
         if result.failure is not None:
             return
-        self._bundled.inc(result.bundled)
+        if result.bundled:
+            self._bundled.inc()
         for name, value in zip(_LATENCIES, (result.ttft, result.tpot, result.e2e), strict=True):
             if value is not None:
                 self._latencies[name].observe(value)
         if result.tokens is not None:
             counts = (result.tokens.prompt, result.tokens.cached, result.tokens.output or 0)
             for kind, count in zip(_TOKENS, counts, strict=True):
-                self._tokens[kind].inc(count)
+                if count:
+                    self._tokens[kind].inc(count)

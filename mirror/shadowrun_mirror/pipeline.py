@@ -16,9 +16,9 @@ from functools import partial
 
 import msgspec
 
-from shadowrun_mirror.admit import Candidate, Gate
+from shadowrun_mirror.admit import Candidate, Gate, place_of
 from shadowrun_mirror.client import Request
-from shadowrun_mirror.config import SLO, TrafficClass
+from shadowrun_mirror.config import SLO, TrafficClass, wants_copies
 from shadowrun_mirror.copied import REQUEST_ID_HEADER, Copy, Headers, joined, window_of
 from shadowrun_mirror.count import Counts, Pair
 from shadowrun_mirror.dispatch import Dispatcher
@@ -90,7 +90,7 @@ class Pipeline:
         observed then, nor once the run has expired, as capture of ours would pass those requests uncounted.
         """
         config = self.live.config
-        if config.source == "External" and (not config.copying or self.expired):
+        if config.source == "External" and (not self._wanted or self.expired):
             self.metrics.refused("not_observing")
             return
         candidate = self._candidate(copy)
@@ -105,18 +105,23 @@ class Pipeline:
         else:
             self._start(candidate, decision.flags, wall, mono)
 
-    def sheds_at_door(self, headers: Headers, length: int) -> bool:
+    def sheds_at_door(self, headers: Headers, length: int | None) -> bool:
         """Whether a copy with this head and this content-length would certainly be shed; its body need not be read.
 
-        The door then hands it on with `shed` set. Changes nothing.
+        The door then hands it on with `shed` set. Without a length (None) the body is read where classes go by its
+        size; where there are none it is not, and the copy counts with the bytes that had come. Changes nothing.
         """
         config = self.live.config
         if not self._gate.is_full:
             return False
         window = config.window if config.source == "External" else window_of(headers)
-        if window is None or not self._read_for((self.live.of_window(window) or config).classes).by_size:
+        if window is None:
             return False
-        copy = Copy(target=b"", headers=headers, body=None, size=length, window=window, complete_at=0.0, shed=True)
+        classes = (self.live.of_window(window) or config).classes
+        if classes and (length is None or not self._read_for(classes).by_size):
+            return False
+        size = length or 0
+        copy = Copy(target=b"", headers=headers, body=None, size=size, window=window, complete_at=0.0, shed=True)
         return self._gate.would_shed(self._candidate(copy), self.clocks.wall(), self.clocks.mono())
 
     def configured(self) -> None:
@@ -142,7 +147,11 @@ class Pipeline:
     @property
     def copying(self) -> bool:
         """Whether a copy that arrives now may become a pair."""
-        return self.live.config.copying and not self._gate.draining and not self.expired
+        return self._wanted and not self._gate.draining and not self.expired
+
+    @property
+    def _wanted(self) -> bool:
+        return wants_copies(self.live.config, self.clocks.wall())
 
     def evidence(self) -> Evidence:
         """A snapshot with the next sequence number; encode it before awaiting anything."""
@@ -185,7 +194,10 @@ class Pipeline:
             assert rules is not None
             assert fields is not None
             stream, slo = candidate.facts.stream is True, rules.class_slos.get(candidate.class_name, rules.slo)
-            requests = self._dispatcher.requests(self.live.config, copy.target, copy.headers, copy.body, fields, stream)
+            config = self.live.config
+            keyed = any(arm.keyed for arm in config.arms)
+            place = place_of(config.capture.sampling, candidate) if keyed else None
+            requests = self._dispatcher.requests(config, copy.target, copy.headers, copy.body, fields, stream, place)
             request_id = joined(copy.headers, REQUEST_ID_HEADER)
             pair = Pair(
                 window=copy.window,

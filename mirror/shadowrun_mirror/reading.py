@@ -29,6 +29,7 @@ class Reading:
 
     def __init__(self, reader: Reader, streamed: bool, max_bytes: int) -> None:
         self.feed: Feed = reader.feed
+        self.glance = reader.glance
         self._reader = reader
         self._streamed = streamed
         self._max_bytes = max_bytes
@@ -41,6 +42,7 @@ class Reading:
         if failure is None and coding:
             self._decoded = _Decoded(self._reader.feed, coding, self._max_bytes)
             self.feed = self._decoded.feed
+            self.glance = None
         return failure
 
     def answer(self, whole: bool) -> Answer:
@@ -69,7 +71,10 @@ def head_objection(status: int, headers: Headers, streamed: bool) -> FailureReas
 
 def coding_of(headers: Headers) -> bytes:
     """The content coding of an answer; b"" without one. Several on top of each other give a name nobody knows."""
-    codings = b",".join(value for name, value in headers if name == b"content-encoding").lower().split(b",")
+    values = [value for name, value in headers if name == b"content-encoding"]
+    if not values:
+        return b""
+    codings = b",".join(values).lower().split(b",")
     return b",".join(coding for value in codings if (coding := value.strip()) not in (b"", b"identity"))
 
 

@@ -18,6 +18,7 @@ from shadowrun_mirror.baggage import is_shadow
 from shadowrun_mirror.config import CopySource
 from shadowrun_mirror.copied import RUN_HEADER, Copy, Headers, joined, window_of
 from shadowrun_mirror.incoming import CONTINUE, Incoming, response
+from shadowrun_mirror.listen import Listener
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ class Door:
     """Accepts connections.
 
     `rules` is asked at every read, `take` gets the copies, `refused` one of `metrics.REFUSALS` for each request that
-    is not one. `sheds` says whether a copy with these headers and this content-length would certainly be shed.
+    is not one. `sheds` says whether a copy with these headers and this content-length (None: not told) would certainly
+    be shed.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class Door:
         take: Callable[[Copy], None],
         refused: Callable[[str], None],
         clock: Callable[[], float],
-        sheds: Callable[[Headers, int], bool] = lambda _, __: False,
+        sheds: Callable[[Headers, int | None], bool] = lambda _, __: False,
         max_held_bytes: int = MAX_HELD_BYTES,
     ) -> None:
         self.rules = rules
@@ -72,19 +74,16 @@ class Door:
         self.draining = False
         self._take = take
         self._sheds = sheds
-        self._server: asyncio.Server | None = None
+        self._listener = Listener(lambda: _Connection(self))
 
     async def open(self, host: str | None, port: int) -> int:
         """Listen; returns the port (useful for port 0)."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self), host, port, backlog=1024)
-        return int(self._server.sockets[0].getsockname()[1])
+        return await self._listener.open(host, port)
 
     def close(self) -> None:
         """Stop listening and let connections go as soon as they are idle."""
         self.draining = True
-        if self._server is not None:
-            self._server.close()
+        self._listener.close()
         for connection in list(self.connections):
             connection.close_if_idle()
 
@@ -115,7 +114,7 @@ class Door:
                 idle.abort()
         return len(self.connections) < MAX_CONNECTIONS
 
-    def sheds(self, headers: Headers, length: int) -> bool:
+    def sheds(self, headers: Headers, length: int | None) -> bool:
         """Whether the body need not be read; a fault in finding out means that it is."""
         try:
             return self._sheds(headers, length)
@@ -238,8 +237,7 @@ class _Connection(asyncio.Protocol):
             request = self._requests[0]
             if request.headed:
                 request.headed = False
-                length = None if request.status else request.length
-                if length is not None and self._door.sheds(tuple(request.headers), length):
+                if not request.status and self._door.sheds(tuple(request.headers), request.length):
                     request.refuse(429)
             if request.status and not request.answered:
                 self._refuse(request)

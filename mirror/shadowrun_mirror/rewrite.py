@@ -16,6 +16,7 @@ What is changed, and why; all else is kept as it was written, and with nothing t
 A body is walked once, into raw JSON slices (`facts.Fields`), and never turned into Python objects.
 """
 
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -32,6 +33,8 @@ _NEEDED = frozenset({"model", "messages", "input", "prompt", "system", "instruct
 _TRUE = msgspec.Raw(b"true")
 _FALSE = msgspec.Raw(b"false")
 _ABSENT = msgspec.Raw(b"null")
+_WITH_USAGE = msgspec.Raw(b'{"include_usage":true}')
+_ENCODER = msgspec.json.Encoder()
 
 
 class RequestRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,10 +68,10 @@ class Rewriting(msgspec.Struct, frozen=True, kw_only=True):
         changes = self._changes(fields, model, stream)
         if leaving:
             fields = {name: value for name, value in fields.items() if name not in leaving}
-        return msgspec.json.encode(fields | changes) if leaving or changes else body
+        return _ENCODER.encode(fields | changes) if leaving or changes else body
 
     def _leaving(self, fields: Fields) -> set[str]:
-        leaving = set(IDENTITIES & fields.keys())
+        leaving = set() if IDENTITIES.isdisjoint(fields) else set(IDENTITIES & fields.keys())
         if self.rules.stores_unasked and "background" in fields:
             leaving.add("background")
         if self.customer and self.customer in fields and self.customer not in _NEEDED:
@@ -76,14 +79,17 @@ class Rewriting(msgspec.Struct, frozen=True, kw_only=True):
         return leaving
 
     def _changes(self, fields: Fields, model: str, stream: bool) -> Fields:
-        changes = {name: self._pseudonym(fields[name]) for name in CACHE_KEYS & fields.keys()}
+        changes: Fields = {}
+        rules = self.rules
+        if not CACHE_KEYS.isdisjoint(fields):
+            changes = {name: self._pseudonym(fields[name]) for name in CACHE_KEYS & fields.keys()}
         if model:
-            changes["model"] = msgspec.Raw(msgspec.json.encode(model))
-        stored = fields.get("store", _TRUE if self.rules.stores_unasked else _FALSE)
-        if (self.rules.store or self.rules.stores_unasked) and bytes(stored) != b"false":
+            changes["model"] = _text(model)
+        may_store = rules.stores_unasked or (rules.store and "store" in fields)
+        if may_store and bytes(fields.get("store", _TRUE)) != b"false":
             changes["store"] = _FALSE
-        if stream and self.rules.asks_for_usage:
-            options = _with_usage(fields.get("stream_options", _ABSENT))
+        if stream and rules.asks_for_usage:
+            options = _with_usage(fields["stream_options"]) if "stream_options" in fields else _WITH_USAGE
             if options is not None:
                 changes["stream_options"] = options
         return changes
@@ -106,6 +112,12 @@ def lacks_history(fields: Fields, rules: RequestRules) -> bool:
     if any(bytes(fields[name]) not in (b"null", b'""') for name in rules.state & fields.keys()):
         return True
     return bool(rules.state) and b'"item_reference"' in bytes(fields.get("input", _ABSENT))
+
+
+@lru_cache(maxsize=64)
+def _text(text: str) -> msgspec.Raw:
+    """A name of our own as JSON."""
+    return msgspec.Raw(msgspec.json.encode(text))
 
 
 def _with_usage(options: msgspec.Raw) -> msgspec.Raw | None:

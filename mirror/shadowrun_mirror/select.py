@@ -31,7 +31,7 @@ def key_hash(sampling: Sampling, headers: Headers, fields: Fields | None) -> int
     return None
 
 
-def _drawn_number(sampling: Sampling, headers: Headers, key: int | None, opening: int | None) -> int | None:
+def drawn_number(sampling: Sampling, headers: Headers, key: int | None, opening: int | None) -> int | None:
     """The 64-bit number that decides; None when nothing of the copy can: it is then out.
 
     It is the hash of the key. Without a key, Skip draws nothing, Lineage goes by the hash of the conversation's
@@ -63,7 +63,7 @@ def is_selected(
     `opening` is the hash of its conversation's opening, where there is one to go by; `drawn`, a number below MODULO,
     stands in for a copy that has neither key nor request id, unless those are to be left out.
     """
-    number = _drawn_number(sampling, headers, key_hash(sampling, headers, fields), opening)
+    number = drawn_number(sampling, headers, key_hash(sampling, headers, fields), opening)
     if number is None and (sampling.unit == "Request" or sampling.on_missing_key != "Skip"):
         number = drawn
     return number is not None and _is_in(sampling, class_name, number)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from shadowrun_mirror.glance import Glance
 from shadowrun_mirror.reasons import FailureReason
 from shadowrun_mirror.shapes import Content, Counted, Note, Noted, Tokens
 from shadowrun_mirror.sse import Frames, fields_of
@@ -21,6 +22,8 @@ MAX_EVENT_BYTES = 1024 * 1024
 
 _DONE = b"[DONE]"
 _QUOTE = ord('"')
+_LF = ord("\n")
+_CR = ord("\r")
 _NUMBER = b'"sequence_number":'
 _LONGEST_NUMBER = 20
 
@@ -37,7 +40,15 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reader(Protocol):
-    """Takes the decoded body of one answer, piece by piece."""
+    """Takes the decoded body of one answer, piece by piece.
+
+    `glance`, where there is one, may be shown a read of its stream as it came, before the chunk in it is unpacked.
+    """
+
+    @property
+    def glance(self) -> Glance | None:
+        """Of a stream whose body is not decoded; to be looked up anew once the head was heard."""
+        ...
 
     def feed(self, data: bytes, at: float, /) -> bool:
         """Take bytes read at `at`. False: nothing more is needed, the answer has failed."""
@@ -50,6 +61,8 @@ class Reader(Protocol):
 
 class BufferedReader:
     """A plain JSON answer: kept until its end, looked at once by `note`, dropped."""
+
+    glance: Glance | None = None
 
     def __init__(self, note: Note) -> None:
         self._note = note
@@ -105,16 +118,14 @@ class StreamReader:
         self._done_mark = done_mark
         self._max_event_bytes = max_event_bytes
         self._frames = Frames()
-        self._between = True  # no event has begun
         self._opening = Opening()
         self._head = b""  # of the opening
+        self._beyond = b""  # first bytes that sort after all that begin with it; none while an event has begun
+        self._lines = 0  # of an event that begins with it, the blank one included
         self._numbered = False
-        self._unparsed = b""  # last event taken for content by its opening
         self._failure: FailureReason | None = None
         self._first_at: float | None = None
-        self._last_at: float | None = None
-        self._gap: float | None = None
-        self._chunks = 0
+        self.glance = Glance(max_event_bytes)
         self._counted: Counted | None = None
         self._finished = False
         self._done = False
@@ -122,23 +133,24 @@ class StreamReader:
     def feed(self, data: bytes, at: float, /) -> bool:
         """Take bytes of the body; events may be split anywhere, lines may end in LF, CRLF or CR."""
         head = self._head
-        if (
-            head
-            and self._between
-            and data.startswith(head)
-            and data.endswith(b"\n\n")
-            and b"\r" not in data
-            and len(data) <= self._max_event_bytes
-        ):
+        if head <= data < self._beyond:  # it starts with the opening
             start = self._opening.text_at(data) if self._numbered else len(head)
-            if start and data[start] != _QUOTE and data.find(b"\n", start) == len(data) - 2:
+            rest = data[start:-2]
+            if (
+                start
+                and data[-1] == _LF == data[-2]
+                and _LF not in rest
+                and _CR not in rest
+                and data[start] != _QUOTE
+                and len(data) <= self._max_event_bytes
+            ):
                 # One event that is content for certain, which is what most reads are.
-                self._unparsed = data
-                self._stamp(at, 1)
+                self._count(data, at, 1)
                 return True
-        if self._done or self._failure is not None:
-            return self._failure is None
-        self._events(data, at)
+            if not self._numbered:
+                data = self._skimmed(data, at)
+        if data and not self._done and self._failure is None:
+            self._events(data, at)
         return self._failure is None
 
     def answer(self, whole: bool) -> Answer:
@@ -149,20 +161,42 @@ class StreamReader:
         failure = self._failure
         if failure is None and not (self._done or (self._finished and whole)):
             failure = FailureReason.STREAM_CUT
-        if failure is None and self._last_at is None:
+        if failure is None and self._first_at is None:
             failure = FailureReason.EMPTY
         return Answer(
             failure=failure,
             first_at=self._first_at,
-            last_at=self._last_at,
-            gap=self._gap,
-            chunks=self._chunks,
+            last_at=None if self._first_at is None else self.glance.last_at,
+            gap=self.glance.gap or None,
+            chunks=self.glance.chunks,
             tokens=None if self._counted is None else self._counted.tokens(),
         )
 
+    def _skimmed(self, data: bytes, at: float) -> bytes:
+        """What is left of `data` without the events at its beginning that are content for certain.
+
+        They are counted without being cut apart: where there are no more lines than as many events have, and none
+        begins with an empty text, each is one that the opening alone decides.
+        """
+        head = self._head
+        last = data.rfind(b"\n\n" + head) + 2
+        if last == 1:  # there is but one
+            last = 0
+        end = data.find(b"\n\n", last) + 2
+        if end < 2:  # the last has not ended
+            return data
+        skimmed = data if end == len(data) else data[:end]
+        count = skimmed.count(b"\n\n" + head) + 1
+        if skimmed.count(b"\n") != count * self._lines or _CR in skimmed or head + b'"' in skimmed:
+            return data
+        if len(skimmed) > self._max_event_bytes:  # so may be one of them
+            return data
+        self._count(skimmed[last:], at, count)
+        return data[end:]
+
     def _events(self, data: bytes, at: float) -> None:
         """Go through the events that end with `data`, up to the one that ends the answer."""
-        may_be_long = not self._between or len(data) > self._max_event_bytes
+        may_be_long = not self._frames.is_between or len(data) > self._max_event_bytes
         certain = 0
         for event in self._frames.feed(data):
             if may_be_long and len(event) > self._max_event_bytes:
@@ -172,7 +206,7 @@ class StreamReader:
             if head and event.startswith(head):
                 start = self._opening.text_at(event) if self._numbered else len(head)
                 if start and event[start : start + 1] != b'"' and event.find(b"\n", start) < 0:
-                    self._unparsed = event
+                    self.glance.last, self.glance.cut = event, 0
                     certain += 1
                     continue
             if event:
@@ -181,8 +215,14 @@ class StreamReader:
                     break
         if certain:
             self._stamp(at, certain)
-        self._between = self._frames.is_between
-        if not (self._between or self._done) and self._is_too_long():
+        self._beyond = b""
+        self.glance.open = False
+        if self._frames.is_between:
+            if self._head:
+                self._beyond = self._head[:-1] + bytes((self._head[-1] + 1,))
+                self.glance.begins(self._head)
+                self.glance.open = not self._numbered
+        elif not self._done and self._is_too_long():
             self._fail(FailureReason.TOO_LONG)
 
     def _is_too_long(self) -> bool:
@@ -204,8 +244,9 @@ class StreamReader:
 
     def _catch_up(self) -> None:
         """Parse the event taken for content by its opening, so that whatever comes later is noted later."""
-        if self._unparsed:
-            event, self._unparsed = self._unparsed, b""
+        event = self.glance.event()
+        if event:
+            self.glance.last, self.glance.cut = b"", 0
             self._noted(fields_of(event.removesuffix(b"\n\n"))[1])
 
     def _last_words(self) -> None:
@@ -229,8 +270,9 @@ class StreamReader:
             self._stamp(at, 1)
             self._opening = _opening(event, payload, noted.content, self._note)
             self._head = self._opening.head
+            self._lines = self._head.count(b"\n") + 2
             self._numbered = bool(self._opening.tail)
-        elif noted.repeated and not self._chunks:  # an engine that gives its answer in one piece
+        elif noted.repeated and not self.glance.chunks:  # an engine that gives its answer in one piece
             self._stamp(at, 1)
 
     def _noted(self, payload: bytes) -> Noted | None:
@@ -259,16 +301,19 @@ class StreamReader:
         self._head = b""
         self._frames.rest.clear()
 
+    def _count(self, last: bytes, at: float, chunks: int) -> None:
+        """Count events that are content for certain, of which `last` is the last."""
+        self.glance.last, self.glance.cut = last, 0
+        self._stamp(at, chunks)
+
     def _stamp(self, at: float, chunks: int) -> None:
-        last = self._last_at
-        if last is None:
+        seen = self.glance
+        if self._first_at is None:
             self._first_at = at
-        elif at > last:
-            gap = at - last
-            if self._gap is None or gap > self._gap:
-                self._gap = gap
-        self._last_at = at
-        self._chunks += chunks
+        else:
+            seen.gap = max(seen.gap, at - seen.last_at)
+        seen.last_at = at
+        seen.chunks += chunks
 
 
 def _opening(event: bytes, payload: bytes, content: Content, note: Note) -> Opening:

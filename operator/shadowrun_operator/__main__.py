@@ -1,12 +1,24 @@
-"""`python -m shadowrun_operator`: the operator, with its liveness endpoint. Watches WATCH_NAMESPACES, or everything."""
+"""`python -m shadowrun_operator`: the operator, with its liveness endpoint. Watches some namespaces, or all.
 
+Environment, beside that of `handlers`: LOG_LEVEL, LIVENESS, METRICS_PORT (9090), and LEASE_NAME where there are several
+replicas: the one that holds the Lease of that name in POD_NAMESPACE acts, the others stand by.
+"""
+
+import asyncio
+import contextlib
 import logging
 import os
 from typing import Any
 
 import kopf
+from prometheus_client import start_http_server
 
 from shadowrun_operator import handlers
+from shadowrun_operator.cluster.client import Cluster
+from shadowrun_operator.cluster.lease import Lease
+from shadowrun_operator.standby import run_with
+
+LIVENESS = "http://0.0.0.0:8080/healthz"
 
 
 def main() -> None:
@@ -15,16 +27,41 @@ def main() -> None:
         level=os.environ.get("LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    namespaces = handlers.watched_namespaces()
+    start_http_server(int(os.environ.get("METRICS_PORT", "9090")))
+    name = os.environ.get("LEASE_NAME", "")
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(_one_of_several(name) if name else _operator(kopf.Memo()))
+
+
+async def _one_of_several(name: str) -> None:
+    own = await Cluster.connect()
+    try:
+        lease = Lease(own, os.environ["POD_NAMESPACE"], name, _identity())
+        await run_with(lease, lambda: _operator(kopf.Memo(lease=lease)), liveness=_liveness())
+    finally:
+        await own.close()
+
+
+async def _operator(memo: kopf.Memo) -> None:
+    named = handlers.namespaces().named
     # kopf would ask the system for the user's name, and a container's user has none.
-    identity: Any = os.environ.get("POD_NAME", "shadowrun-operator")
-    kopf.run(
+    identity: Any = _identity()
+    await kopf.operator(
         identity=identity,
         standalone=True,
-        clusterwide=not namespaces,
-        namespaces=namespaces,
-        liveness_endpoint=os.environ.get("LIVENESS", "http://0.0.0.0:8080/healthz"),
+        clusterwide=not named,
+        namespaces=named,
+        liveness_endpoint=_liveness(),
+        memo=memo,
     )
+
+
+def _identity() -> str:
+    return os.environ.get("POD_NAME", "shadowrun-operator")
+
+
+def _liveness() -> str:
+    return os.environ.get("LIVENESS", LIVENESS)
 
 
 if __name__ == "__main__":

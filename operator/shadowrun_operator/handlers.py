@@ -1,24 +1,25 @@
 """kopf glue: watches wake loops, one loop per run calls `Runs`. No decision is taken here, and kopf patches no status.
 
 Environment: MIRROR_IMAGE and CAPTURE_IMAGE (required), IMAGE_PULL_POLICY and IMAGE_PULL_SECRETS (for their pods),
-POD_NAMESPACE and POD_NAME (in a cluster), METRICS_PORT (9090).
+POD_NAMESPACE and POD_NAME (in a cluster), WATCH_NAMESPACES and EXCLUDE_NAMESPACES.
 """
 
 import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
 import kopf
-from prometheus_client import start_http_server
 
 from shadowrun_operator.api.run import GROUP, PLURAL, VERSION
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable, Cluster
+from shadowrun_operator.cluster.lease import Lease
+from shadowrun_operator.cluster.namespaces import Namespaces
 from shadowrun_operator.cluster.replicas import Replicas
-from shadowrun_operator.cluster.runs import SWEEP_S, Runs
+from shadowrun_operator.cluster.runs import FOLLOW_S, SWEEP_S, Runs
 from shadowrun_operator.manifests import names
 from shadowrun_operator.reconcile.observation import Settings
 
@@ -28,9 +29,9 @@ _OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
 log = logging.getLogger(__name__)
 
 
-def watched_namespaces() -> list[str]:
-    """The namespaces in WATCH_NAMESPACES, separated by commas; empty means all."""
-    return list(_listed("WATCH_NAMESPACES"))
+def namespaces() -> Namespaces:
+    """Those of WATCH_NAMESPACES, empty means all, without those that match a pattern of EXCLUDE_NAMESPACES."""
+    return Namespaces(_listed("WATCH_NAMESPACES"), _listed("EXCLUDE_NAMESPACES"))
 
 
 def own_settings(*, kubernetes: str = "") -> Settings:
@@ -71,11 +72,14 @@ async def startup(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
     settings.background.cancellation_polling = 1
     settings.background.instant_exit_timeout = 0.5
     settings.process.ultimate_exiting_timeout = 25
-    start_http_server(int(os.environ.get("METRICS_PORT", "9090")))
-    cluster = await Cluster.connect()
+    lease: Lease | None = memo.get("lease")
+    cluster = await Cluster.connect() if lease is None else await Cluster.connect(lease.is_held)
     settings_now = own_settings(kubernetes=await _kubernetes_version(cluster))
-    memo.runs = Runs(cluster, Replicas(), settings_now, instance=instance, namespaces=watched_namespaces())
-    memo.sweeper = asyncio.create_task(_sweep_for_ever(memo.runs))
+    memo.runs = Runs(cluster, Replicas(), settings_now, instance=instance, namespaces=namespaces())
+    memo.tasks = [
+        asyncio.create_task(_for_ever(memo.runs.sweep, SWEEP_S, "The sweep")),
+        asyncio.create_task(_for_ever(memo.runs.follow, FOLLOW_S, "Following the primaries")),
+    ]
 
 
 async def _kubernetes_version(cluster: Cluster) -> str:
@@ -90,10 +94,17 @@ async def _kubernetes_version(cluster: Cluster) -> str:
 @kopf.on.cleanup()
 async def cleanup(memo: Any, **_: Any) -> None:
     """Leave every run as it is."""
-    memo.sweeper.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await memo.sweeper
+    for task in memo.tasks:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
     await memo.runs.close()
+
+
+def looked_after(namespace: str | None, memo: Any, **_: Any) -> bool:
+    """The watches are cluster-wide where namespaces are only excluded: what lies there is another operator's."""
+    ours: bool = memo.runs.looks_after(namespace)
+    return ours
 
 
 @kopf.on.probe(id="loops", errors=kopf.ErrorsMode.PERMANENT)
@@ -105,8 +116,8 @@ async def loops(memo: Any, **_: Any) -> str:
     return "fresh"
 
 
-@kopf.on.event("apps", "v1", "deployments", labels={names.MANAGED_BY_LABEL: names.MANAGED_BY})
-@kopf.on.event("", "v1", "pods", labels={names.MANAGED_BY_LABEL: names.MANAGED_BY})
+@kopf.on.event("apps", "v1", "deployments", labels={names.MANAGED_BY_LABEL: names.MANAGED_BY}, when=looked_after)
+@kopf.on.event("", "v1", "pods", labels={names.MANAGED_BY_LABEL: names.MANAGED_BY}, when=looked_after)
 async def child_changed(namespace: str | None, labels: Mapping[str, str], memo: Any, **_: Any) -> None:
     """Something of a run has changed: its loop looks now."""
     run = labels.get(names.RUN_LABEL)
@@ -114,7 +125,7 @@ async def child_changed(namespace: str | None, labels: Mapping[str, str], memo: 
         memo.runs.wake(namespace or "", run)
 
 
-@kopf.on.event(GROUP, VERSION, PLURAL)
+@kopf.on.event(GROUP, VERSION, PLURAL, when=looked_after)
 async def run_changed(
     type: str,  # noqa: A002  the name kopf gives it
     namespace: str | None,
@@ -131,18 +142,23 @@ async def run_changed(
     key = (namespace or "", name)
     if type == "DELETED":
         memo.runs.forget(*key)
-    elif not not_complete(status) and status.get("observedGeneration") != meta.get("generation"):
+    elif not has_loop(status) and status.get("observedGeneration") != meta.get("generation"):
         await memo.runs.pass_once(*key)
     elif memo.runs.changed(*key, (meta.get("uid"), meta.get("generation"), meta.get("deletionTimestamp"))):
         memo.runs.wake(*key)
 
 
-def not_complete(status: Any, **_: Any) -> bool:
-    """Finished runs have no loop and no finalizer."""
-    return bool(status.get("phase") != "Complete")
+def has_loop(status: Any, **_: Any) -> bool:
+    """Finished runs have no loop and no finalizer, but for those whose arms are kept for a while."""
+    return bool(status.get("phase") != "Complete" or status.get("armsKeptUntil"))
 
 
-@kopf.daemon(GROUP, VERSION, PLURAL, id="drive", when=not_complete, backoff=5)
+def to_drive(status: Any, namespace: str | None, memo: Any, **_: Any) -> bool:
+    """Only such a run gets a loop, and with it our finalizer."""
+    return has_loop(status) and looked_after(namespace, memo)
+
+
+@kopf.daemon(GROUP, VERSION, PLURAL, id="drive", when=to_drive, backoff=5)
 async def drive(stopped: kopf.DaemonStopped, namespace: str | None, name: str, memo: Any, **_: Any) -> None:
     """The loop of one run. A deleted one is taken down before its finalizer goes; an exiting operator leaves all be."""
     runs: Runs = memo.runs
@@ -181,13 +197,13 @@ async def _stopped_within(stopped: kopf.DaemonStopped, seconds: float) -> None:
     await stopped.wait(seconds)  # awaitable, but not a coroutine
 
 
-async def _sweep_for_ever(runs: Runs) -> None:
+async def _for_ever(work: Callable[[], Awaitable[None]], seconds: float, called: str) -> None:
     """From the start on: a deletion that the last process did not finish has left its path to the sweeper."""
     while True:
         try:
-            await runs.sweep()
+            await work()
         except (ApiRefusal, ApiUnreachable) as error:
-            log.warning("The sweep failed and will be repeated: %s", error)
+            log.warning("%s failed and will be repeated: %s", called, error)
         except Exception:
-            log.exception("The sweep failed and will be repeated")
-        await asyncio.sleep(SWEEP_S)
+            log.exception("%s failed and will be repeated", called)
+        await asyncio.sleep(seconds)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from tests.cluster.gotoolchain import go_command
 from tests.cluster.paths import cache_root
 
 _SOURCES = Path(__file__).parent / "load"
+_LONGEST_LINE = 1 << 22
 _BUILD = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
 
 
@@ -106,3 +107,49 @@ async def send(port: int, *, rate: float, seconds: float, **options: object) -> 
         raise
     assert process.returncode == 0, "the client ended with an error"
     return msgspec.json.decode(out, type=Sent)
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One turn. `times` of its requests in seconds, from the moment each was due; `seconds`: how long all took."""
+
+    failed: int
+    seconds: float
+    times: tuple[float, ...]
+
+
+class Turns:
+    """One client with connections to several servers that stay open, for short turns at each."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def take(self, server: int, count: int, *, rate: float = 0) -> Turn:
+        """Ask the n-th server `count` times. Rate 0: every connection as fast as it is answered."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{server} {count} {rate}\n".encode())
+        line = await self._process.stdout.readline()
+        assert line, "the client ended"
+        return msgspec.json.decode(line, type=Turn)
+
+
+@contextlib.asynccontextmanager
+async def turns(ports: Sequence[int], **options: object) -> AsyncIterator[Turns]:
+    """A client for all these ports of this machine. Options as for `send`; `connections` are for each port."""
+    words = [f"-{name}={value}" for name, value in options.items()]
+    targets = ",".join(f"127.0.0.1:{port}" for port in ports)
+    with on_the_other_cores():
+        process = await asyncio.create_subprocess_exec(
+            program(),
+            "turns",
+            f"-targets={targets}",
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_LONGEST_LINE,
+        )
+    try:
+        yield Turns(process)
+    finally:
+        process.kill()
+        await process.communicate()

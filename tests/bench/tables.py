@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+_CONFIDENCE = 0.95
+
 Unit = Literal["×", "ms", "MiB", "pairs/s", "%", "requests"]
 
 
@@ -35,9 +37,25 @@ class Line:
             return self.median <= self.at_most
         return None if self.at_least is None else self.median >= self.at_least
 
-    def cells(self) -> tuple[str, ...]:
-        """what, reference, median, spread, goal, met."""
-        spread = f"{_number(min(self.values))} – {_number(max(self.values))}" if len(self.values) > 1 else "–"
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Between which values the true median lies, 95 times in 100: the order statistics a coin's tosses point to.
+
+        Exact for rounds that do not depend on each other, whatever they are distributed like; with less than six there
+        is no such interval, and it is from the lowest to the highest.
+        """
+        ordered, outside = sorted(self.values), 0
+        chance = 0.5 ** len(ordered)  # that all lie on one side of the median
+        while 2 * chance <= 1 - _CONFIDENCE:
+            outside += 1
+            chance += math.comb(len(ordered), outside) * 0.5 ** len(ordered)
+        place = max(0, outside - 1)
+        return ordered[place], ordered[-1 - place]
+
+    def cells(self, *, interval: bool = False) -> tuple[str, ...]:
+        """what, reference, median, spread (or the median's interval), goal, met."""
+        lowest, highest = self.interval if interval else (min(self.values), max(self.values))
+        spread = f"{_number(lowest)} – {_number(highest)}" if len(self.values) > 1 else "–"
         goals = {"≤": self.at_most, "≥": self.at_least}
         goal = " ".join(f"{sign} {_number(limit)} {self.unit}" for sign, limit in goals.items() if limit is not None)
         met = {None: "–", True: "yes", False: "**no**"}[self.met]
@@ -46,18 +64,23 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """One bench's result. `conditions`: what it was measured under, in a sentence or two."""
+    """One bench's result. `conditions`: what it was measured under, in a sentence or two.
+
+    `interval`: of many short rounds, say between what the median lies instead of what the lowest and highest were.
+    """
 
     name: str
     conditions: str
     lines: list[Line] = field(default_factory=list)
     rounds: int = 0  # 0: as many as the values of most lines
+    interval: bool = False
 
     def markdown(self, machine: str) -> str:
+        spread = "its 95 % interval" if self.interval else "lowest – highest"
         rows = [
-            "| what | against, in the same run | median | lowest – highest | goal | met |",
+            f"| what | against, in the same run | median | {spread} | goal | met |",
             "|---|---|---|---|---|---|",
-            *(f"| {' | '.join(line.cells())} |" for line in self.lines),
+            *(f"| {' | '.join(line.cells(interval=self.interval))} |" for line in self.lines),
         ]
         rounds = self.rounds or statistics.mode(len(line.values) for line in self.lines)
         return "\n".join([*rows, "", f"{self.conditions} Rounds: {rounds}. Machine: {machine}."])

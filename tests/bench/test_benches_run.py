@@ -40,6 +40,20 @@ def test_a_table_takes_its_place_in_the_document_and_leaves_the_rest(tmp_path: P
     assert "Some conditions. Rounds: 3. Machine: 2 cores." in text
 
 
+# From tables of the binomial distribution: the k-th lowest and highest of so many.
+@pytest.mark.parametrize(("rounds", "place"), [(2, 1), (5, 1), (6, 1), (9, 2), (12, 3), (20, 6), (40, 14), (60, 22)])
+def test_the_interval_of_a_median_is_between_two_of_its_rounds(rounds: int, place: int) -> None:
+    line = Line("a cost", tuple(float(value) for value in range(rounds, 0, -1)))
+    assert line.interval == (place, rounds + 1 - place)
+
+
+def test_a_table_of_many_rounds_says_between_what_the_medians_lie() -> None:
+    lines = [Line("a cost", tuple(1 + value / 100 for value in range(1, 21)), reference="another", at_most=1.2)]
+    text = Table("one", "Some conditions.", lines, interval=True).markdown("2 cores")
+    assert "| median | its 95 % interval |" in text
+    assert "| a cost | another | 1.10 × | 1.06 – 1.15 | ≤ 1.20 × | yes |" in text
+
+
 def test_a_table_without_a_place_is_an_error(tmp_path: Path) -> None:
     document = tmp_path / "benchmarks.md"
     document.write_text("nothing")

@@ -78,6 +78,7 @@ def prune(tag: str) -> None:
         newest = sorted(listed, key=lambda image: image["createdatraw"], reverse=True)
         old = [image["id"] for image in newest[KEPT_PER_TAG:]]
         if old:
+            _buildah("rm", "--all")  # nobody builds now: what is there was left by a build that was killed
             _buildah("rmi", "--force", *old)
             _buildah("rmi", "--prune")
 

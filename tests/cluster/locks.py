@@ -8,13 +8,14 @@ from pathlib import Path
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, *, quiet: bool = False) -> Iterator[None]:
     """Hold the lock file. The kernel lets go when the process ends, however it ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"waiting for another process that holds {path}", file=sys.stderr, flush=True)
+            if not quiet:
+                print(f"waiting for another process that holds {path}", file=sys.stderr, flush=True)
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -3,29 +3,44 @@
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from examples.demo.scenarios import PRODUCT, RELEASE_NAMESPACE, TAG, TRAFFIC
+from examples.demo.scenarios import PRODUCT, TAG, TRAFFIC
 from tests.cluster.base import Cluster
 from tests.cluster.paths import REPOSITORY
-from tests.e2e.world import OPERATOR, World
+from tests.cluster.plugin import RunOnce, progress_shown
+from tests.e2e.world import OWN, SHARED, Release, World
 
 
 @pytest.fixture(scope="session")
-def installed(cluster: Cluster) -> Cluster:
-    """The cluster with our images on its nodes and the chart installed by Helm."""
-    for image in (*PRODUCT, TRAFFIC):
-        cluster.build_image(image.tag, REPOSITORY / image.dockerfile, REPOSITORY, image.target)
-        cluster.load_docker_image(image.tag)
+def installed(request: pytest.FixtureRequest, cluster: Cluster, once: RunOnce) -> Cluster:
+    """The cluster with our images on its nodes and the chart installed by Helm, once for all processes."""
+
+    def install() -> None:
+        with progress_shown(request.config):
+            for image in (*PRODUCT, TRAFFIC):
+                cluster.build_image(image.tag, REPOSITORY / image.dockerfile, REPOSITORY, image.target)
+                cluster.load_docker_image(image.tag)
+        helm_install(cluster, SHARED, f"--set=excludeNamespaces={{{OWN}*}}", "--set=gatewayAPI.enabled=true")
+        # The tag stays when the content changes: only a restart makes sure that the pod runs what was just built.
+        cluster.kubectl("-n", SHARED.namespace, "rollout", "restart", SHARED.operator)
+        until_rolled_out(cluster, SHARED)
+
+    once("installed", install)
+    return cluster
+
+
+def helm_install(cluster: Cluster, release: Release, *options: str) -> None:
     tags = [f"--set=image.{part}.tag={TAG}" for part in ("operator", "mirror", "capture")]
     chart = str(REPOSITORY / "charts" / "shadowrun")
-    line = ["upgrade", "--install", "shadowrun", chart, f"--namespace={RELEASE_NAMESPACE}", "--create-namespace", *tags]
-    cluster.helm(*line, timeout=120)
-    # The tag stays when the content changes: only a restart makes sure that the pod runs what was just built.
-    cluster.kubectl("-n", RELEASE_NAMESPACE, "rollout", "restart", OPERATOR)
-    cluster.kubectl("-n", RELEASE_NAMESPACE, "rollout", "status", OPERATOR, "--timeout=120s", timeout=130)
-    return cluster
+    line = ["upgrade", "--install", release.name, chart, f"--namespace={release.namespace}", "--create-namespace"]
+    cluster.helm(*line, *tags, *options, timeout=120)
+
+
+def until_rolled_out(cluster: Cluster, release: Release) -> None:
+    cluster.kubectl("-n", release.namespace, "rollout", "status", release.operator, "--timeout=120s", timeout=130)
 
 
 @pytest.fixture(scope="module")
@@ -38,3 +53,22 @@ def world(request: pytest.FixtureRequest, installed: Cluster) -> Iterator[World]
         yield one
     finally:
         one.delete()
+
+
+@contextmanager
+def world_with_operator(cluster: Cluster) -> Iterator[World]:
+    """A namespace and an operator for it alone, which may be killed while other modules go on."""
+    namespace = f"{OWN}{uuid.uuid4().hex[:6]}"
+    one = World(cluster, namespace, Release(f"{namespace}-shadowrun", namespace))
+    only_this = (f"--set=watchNamespaces={{{namespace}}}", "--set=crds.enabled=false", "--set=rbac.aggregate=false")
+    helm_install(cluster, one.release, *only_this)
+    try:
+        until_rolled_out(cluster, one.release)
+        one.add_primaries("chat")
+        yield one
+    finally:
+        try:
+            one.delete_runs()
+        finally:
+            cluster.helm("uninstall", one.release.name, f"--namespace={namespace}", timeout=60)
+            cluster.kubectl("delete", "namespace", namespace, "--wait=false")

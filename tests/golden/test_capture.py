@@ -15,7 +15,12 @@ pytestmark = pytest.mark.path
 FOLDER = Path(__file__).parent / "capture"
 
 
-def bootstrap(*, mirrors: int = 1, shadow_baggage: ShadowBaggage = "Strip", guarded: bool = False) -> Any:
+def bootstrap(
+    *,
+    mirrors: int = 1,
+    shadow_baggage: ShadowBaggage = "Strip",
+    guarded: bool = False,
+) -> Any:
     return yaml.safe_load(
         capture_bootstrap(
             listen_port=8080,
@@ -28,14 +33,14 @@ def bootstrap(*, mirrors: int = 1, shadow_baggage: ShadowBaggage = "Strip", guar
             run_uid="uid-1",
             shadow_baggage=shadow_baggage,
             guarded=guarded,
-            max_body_bytes=1 << 20,
+            max_body_bytes=64 << 10,
             ports=CapturePorts(admin=9901, readiness=9902, companion=9091),
         )
     )
 
 
 def routes_of(sampling: Sampling, *, paused: bool = False) -> Any:
-    rules = CaptureRules(paths=("/v1/chat/completions",), max_body_bytes=1 << 20, sampling=sampling)
+    rules = CaptureRules(paths=("/v1/chat/completions",), max_body_bytes=64 << 10, sampling=sampling)
     directive = CaptureDirective(
         version=3, run_uid="uid-1", window=2, copying=True, expiry=1e10, lease_s=10, rules=rules
     )

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 from shadowrun_operator.manifests.names import Manifest
-from shadowrun_operator.reconcile.plan import Apply, Create, Merge, PatchCandidate, Step
+from shadowrun_operator.reconcile.plan import Apply, Create, EditRoute, Merge, PatchCandidate, Step
 
+from tests.unit.reconcile.routes import ROUTED, route
 from tests.unit.reconcile.world import World
 
 pytestmark = pytest.mark.operator
@@ -14,14 +15,66 @@ pytestmark = pytest.mark.operator
 FOLDER = Path(__file__).parent
 
 
+TEMPLATE: Manifest = {
+    "metadata": {"labels": {"app": "chat"}, "annotations": {"team": "x"}},
+    "spec": {
+        "priorityClassName": "low",
+        "runtimeClassName": "nvidia",
+        "imagePullSecrets": [{"name": "registry"}],
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "topologySpreadConstraints": [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "maxSkew": 1,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"app": "chat"}},
+            }
+        ],
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}],
+        "volumes": [
+            {"name": "weights", "persistentVolumeClaim": {"claimName": "weights", "readOnly": True}},
+            {"name": "shm", "emptyDir": {"medium": "Memory"}},
+        ],
+        "containers": [
+            {
+                "name": "engine",
+                "image": "registry.example/engine:1",
+                "ports": [{"name": "http", "containerPort": 8080}],
+                "resources": {"claims": [{"name": "gpu"}], "limits": {"memory": "64Gi"}},
+                "volumeMounts": [
+                    {"name": "weights", "mountPath": "/weights", "readOnly": True},
+                    {"name": "shm", "mountPath": "/dev/shm"},
+                ],
+            }
+        ],
+    },
+}
+"""A template in the spec with all that decides where and how pods run."""
+SHORTCUTS: Manifest = {
+    "image": "registry.example/engine:2",
+    "args": ["--port=8080", "--prefix-cache"],
+    "env": [{"name": "CACHE", "value": "1"}],
+    "patch": {"spec": {"priorityClassName": "lower"}},
+}
+
+
 def _manifests() -> dict[str, Manifest]:
-    """By file name: those of the usual run, and what differs with several mirrors or for another proxy's copies."""
+    """By file name: those of the usual run, and what differs with several mirrors, copies by a proxy, or shortcuts."""
     arms = {"control": "Enabled", "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}
     usual = _made(World.with_spec(arms=arms))
     several = _made(World.with_spec(arms=arms, mirror={"replicas": 3}))
     capture = {"mode": "External", "proxy": None, "external": {"serviceName": "chat-copies"}}
     external = _made(World.with_spec(arms=arms, capture=capture))
-    return usual | _different("several", several, usual) | _different("external", external, usual)
+    gateway = World.with_spec(arms=arms, capture=ROUTED)
+    gateway.route = route()
+    routed = _made(gateway)
+    world = World.with_spec()
+    world.body["spec"]["arms"] = {"template": {"podTemplate": TEMPLATE}, "candidate": SHORTCUTS}
+    written = _made(world)
+    made = _different("several", several, usual) | _different("external", external, usual)
+    made |= _different("routed", routed, usual)
+    patch = {"written-patch-x-candidate": written["patch-x-candidate"]}
+    return usual | made | _different("written", written, usual) | patch
 
 
 def _different(what: str, made: dict[str, Manifest], usual: dict[str, Manifest]) -> dict[str, Manifest]:
@@ -53,6 +106,8 @@ def _named(step: Step) -> tuple[str, Manifest]:
             )
             flipped = "-flipped" if manifest["metadata"]["name"] == "chat-shadowed" and selects_capture else ""
             return f"{manifest['kind'].lower()}-{manifest['metadata']['name']}{flipped}", manifest
+        case EditRoute(name, wanted=wanted) if wanted is not None:
+            return f"filter-of-{name}", wanted
         case _:
             raise AssertionError(f"a run begins without {step}")
 

@@ -2,7 +2,7 @@
 {{- define "shadowrun.rules" -}}
 - apiGroups: [shadowrun.dev]
   resources: [shadowruns]
-  verbs: [get, list, watch, patch]
+  verbs: [get, list, watch, patch, delete]  # delete: spec.ttlAfterFinished
 - apiGroups: [shadowrun.dev]
   resources: [shadowruns/status]
   verbs: [get, patch]
@@ -12,6 +12,9 @@
 - apiGroups: [apps]
   resources: [deployments]
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get]
 - apiGroups: [""]
   resources: [services, configmaps]
   verbs: [get, list, watch, create, patch, delete]
@@ -27,6 +30,11 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]
+{{- if .Values.gatewayAPI.enabled }}
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [httproutes]
+  verbs: [get, patch]
+{{- end }}
 - apiGroups: ["", events.k8s.io]
   resources: [events]
   verbs: [create, patch]

@@ -18,6 +18,9 @@ WINDOW_HEADER = "x-shadowrun-window"
 OTHER = "other"
 """Route name of everything that is out of scope or passes while a run is not observing; it is not evidence."""
 
+_PATIENCE = ("x-envoy-upstream-rq-timeout-ms", "10000")
+"""An order to Envoy itself: how long the mirror may take with a complete copy."""
+
 _TYPE = "type.googleapis.com/"
 _HEADER_INPUT = _TYPE + "envoy.type.matcher.v3.HttpRequestHeaderMatchInput"
 _HASH = _TYPE + "envoy.extensions.matching.input_matchers.consistent_hashing.v3.ConsistentHashing"
@@ -106,7 +109,7 @@ def _route(name: str, copies: Json | None = None, filters: tuple[str, ...] = ())
 
 def _copy_policy(directive: CaptureDirective) -> Json:
     kept = directive.rules.sampling.key_headers
-    marks = ((RUN_HEADER, directive.run_uid), (WINDOW_HEADER, str(directive.window)))
+    marks = ((RUN_HEADER, directive.run_uid), (WINDOW_HEADER, str(directive.window)), _PATIENCE)
     return {
         "cluster": "copies",
         "disable_shadow_host_suffix_append": True,

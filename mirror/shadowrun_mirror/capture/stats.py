@@ -15,7 +15,8 @@ STATS_FILTER = (
     r"^(shadowrun\.(requests|bytes|troubles|first_byte)\."
     r"|http\.customers\.(downstream_(rq|cx)_active|rds\.shadowrun\.version_text)$"
     r"|cluster\.copies\.upstream_rq_(active|pending)_overflow$"
-    r"|cluster\.mirror\.upstream_(rq_pending_failure_eject|rq_retry|cx_none_healthy)$)"
+    r"|cluster\.(copies|mirror)\.upstream_(rq_pending_failure_eject|cx_none_healthy)$"
+    r"|cluster\.mirror\.upstream_rq_retry$)"
 )
 STATS_QUERY = {"format": "json", "histogram_buckets": "detailed", "filter": STATS_FILTER}
 """What to ask the admin port for, at `/stats`."""
@@ -26,8 +27,12 @@ _APPLIED = "http.customers.rds.shadowrun.version_text"
 _NOT_COPIED = (
     "cluster.copies.upstream_rq_active_overflow",  # at the cap
     "cluster.copies.upstream_rq_pending_overflow",
-    "cluster.mirror.upstream_rq_pending_failure_eject",  # no connection to the mirror
-    "cluster.mirror.upstream_cx_none_healthy",  # no address for it
+    "cluster.copies.upstream_rq_pending_failure_eject",  # no connection to the mirror
+    "cluster.copies.upstream_cx_none_healthy",  # no address for it
+)
+_NOT_SENT_ON = (  # where a copy is absorbed inside Envoy first, and another cluster leads to the mirror
+    "cluster.mirror.upstream_rq_pending_failure_eject",
+    "cluster.mirror.upstream_cx_none_healthy",
 )
 _RETRIED = "cluster.mirror.upstream_rq_retry"  # each after one failed connection: another mirror gets the copy
 _COUNTER = re.compile(r"shadowrun\.(requests|bytes)\.route\.(sampled|oversized|plain|paused)-(\d+)")
@@ -167,9 +172,16 @@ def capture_evidence(raw: bytes, *, run_uid: str, source: Source, envoy: str = "
         copying=copying,
         active_requests=active_requests(stats),
         windows=capture_windows(stats, histograms),
-        overflow=max(0, sum(_required(stats, name) for name in _NOT_COPIED) - _required(stats, _RETRIED)),
+        overflow=_overflow(stats),
         envoy=envoy,
     )
+
+
+def _overflow(stats: Stats) -> int:
+    lost = sum(_required(stats, name) for name in _NOT_COPIED)
+    if not stats.keys().isdisjoint((*_NOT_SENT_ON, _RETRIED)):
+        lost += sum(_required(stats, name) for name in _NOT_SENT_ON) - _required(stats, _RETRIED)
+    return max(0, lost)
 
 
 def _required(stats: Stats, name: str) -> int:

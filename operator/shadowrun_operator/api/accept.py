@@ -31,7 +31,6 @@ READABLE = ("/chat/completions", "/completions", "/responses", "/embeddings", "/
 _OTHER_ENDS = "answers are not compared; use decided, pairs, tokens, gpuHours or spec.duration"
 
 NOT_YET: tuple[NotYet, ...] = (
-    NotYet("spec.capture.mode", "HTTPRoute", lambda s: s.capture.mode == "HTTPRoute", "use Proxy or External"),
     NotYet(
         "spec.capture.proxy.port",
         "other than the primary's",
@@ -45,10 +44,16 @@ NOT_YET: tuple[NotYet, ...] = (
         f"list paths that end in {', '.join(READABLE[:-1])} or {READABLE[-1]}, whose answers can be read",
     ),
     NotYet(
-        "spec.arms.replicas",
-        "above 1 for units other than Request",
-        lambda s: s.arms.replicas > 1 and s.sampling.unit != "Request",
-        "use 1, or unit Request",
+        "spec.arms.template.leaderWorkerSetRef",
+        "",
+        lambda s: s.arms.template.leader_worker_set_ref is not None,
+        "arms of several pods that serve together can run elsewhere and be named by template.external",
+    ),
+    NotYet(
+        "spec.hardware.crossover",
+        "",
+        lambda s: s.hardware.crossover == "Enabled",
+        "a control shows how much two equal arms differ where they are",
     ),
     NotYet(
         "spec.comparison",

@@ -46,29 +46,37 @@ class Reason(_Word):
     NOT_IMPLEMENTED = "NotImplemented", "The spec asks for something this version does not do yet."
     PRIMARY_NOT_FOUND = "PrimaryNotFound", "The primary's Service, or the port named, does not exist."
     DEPLOYMENT_NOT_FOUND = "DeploymentNotFound", "The Deployment that the arms are copied from does not exist."
+    STATEFUL_SET_NOT_FOUND = "StatefulSetNotFound", "The StatefulSet that the arms are copied from does not exist."
+    TEMPLATE_UNSUITABLE = "TemplateUnsuitable", "Two arms cannot have what the arms' template asks for."
     SECRET_NOT_FOUND = "SecretNotFound", "The Secret with the arms' credential, or its key, does not exist."
     PORT_NOT_FOUND = "PortNotFound", "No container of the arms' template has the port that the arms serve on."
-    PATCH_INVALID = "PatchInvalid", "The candidate's patch cannot work, or the API server refused it."
+    PATCH_INVALID = "PatchInvalid", "The candidate's change cannot work, or the API server refused it."
     PRIMARY_UNSUITABLE = (
         "PrimaryUnsuitable",
         "Capture cannot stand before the primary's Service without changing what clients meet.",
     )
+    ROUTE_NOT_FOUND = "RouteNotFound", "The HTTPRoute, or the rule named, does not exist or may not be read."
+    ROUTE_UNSUITABLE = "RouteUnsuitable", "The HTTPRoute's gateway cannot copy the rule's requests, or says so."
     SERVICE_NAME_TAKEN = "ServiceNameTaken", "A Service of the capture Service's name exists and no run made it."
     NAME_IN_USE = "NameInUse", "An object of a name the run needs exists and does not belong to it."
-    CAPTURE_IN_USE = "CaptureInUse", "Another active run captures the same primary."
+    CAPTURE_IN_USE = "CaptureInUse", "Another active run captures the same primary, or has the same rule copied."
     PENDING = "Pending", "Not looked at yet."
     NOT_STARTED = "NotStarted", "The run ended before anything was created."
     WAITING = "Waiting", "Created and not ready yet."
+    NO_ROOM = "NoRoom", "No node that the arms may go to has room for them now."
     READY = "Ready", "All pods are ready."
     DEGRADED = "Degraded", "It was ready and some of its pods are not any more."
     MATCHED = "Matched", "The nodes of all arms agree."
     MISMATCH = "Mismatch", "The nodes of the arms differ, or a label is missing."
+    NOT_VERIFIED = "NotVerified", "The arms stand behind URLs: nobody sees what they run on."
     NOT_REQUIRED = "NotRequired", "hardware.matchLabelKeys names no label."
     HEALTHY = "Healthy", "Customers' requests pass through capture."
     HARMED = "Harmed", "Customers fared worse with copying than spec.livePathGuard allows."
     EXTERNAL = "External", "Copies come from a proxy that is not ours: customers are not seen here."
     ACTIVE = "Active", "The run has not ended."
+    SCHEDULED = "Scheduled", "The run waits for spec.schedule; nothing is created before."
     SUSPENDED = "Suspended", "Copying is paused by spec.suspend."
+    OUTSIDE_WINDOW = "OutsideWindow", "Copying is paused outside spec.schedule.dailyWindow."
     REMOVED = "Removed", "Taken down at the end of the run."
 
 
@@ -86,7 +94,7 @@ class EndReason(_Word):
     STOPPED = "Stopped", "Somebody set spec.stop.reason."
     EXPIRED = "Expired", "The absolute expiry ended the run before any end condition did."
     SPEC_CHANGED = "SpecChanged", "A part of the spec that decides the evidence changed after the start."
-    ARM_CHANGED = "ArmChanged", "An arm was changed or replaced while it was measured."
+    ARM_CHANGED = "ArmChanged", "An arm was changed or replaced by somebody else."
     EVIDENCE_LOST = "EvidenceLost", "Counted evidence was lost and cannot be recovered."
     LIVE_PATH_HARMED = "LivePathHarmed", "Customers fared worse with copying than spec.livePathGuard allows."
 

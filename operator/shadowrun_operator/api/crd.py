@@ -31,8 +31,8 @@ FILE = Path("crds") / f"{PLURAL}.{GROUP}.yaml"
 
 Json = dict[str, Any]
 
-_MAY_CHANGE = {"sampling", "admission", "duration", "suspend", "stop"}
-"""Blocks that may change while a run is active; of sampling only rate and target, and the duration only shrinks."""
+_MAY_CHANGE = {"sampling", "admission", "duration", "suspend", "stop", "keepArms", "ttlAfterFinished"}
+"""Blocks that may change once a run is active; of sampling only rate and target, and the duration only shrinks."""
 
 _DERIVED_NAMES = ("mirror", "mirror-pods", "baseline", "candidate", "control")
 """What the operator appends to a run's name for Services of its own."""
@@ -124,6 +124,11 @@ def _root_rules() -> list[Json]:
         {
             "rule": f"!has(self.spec.capture.external) || !(self.spec.capture.external.serviceName in [{taken}])",
             "message": "capture.external.serviceName is a name that the run needs for a Service of its own",
+            "fieldPath": ".spec.capture",
+        },
+        {
+            "rule": f"!has(self.spec.capture.httpRoute) || !(self.spec.capture.httpRoute.serviceName in [{taken}])",
+            "message": "capture.httpRoute.serviceName is a name that the run needs for a Service of its own",
             "fieldPath": ".spec.capture",
         },
         {

@@ -145,6 +145,8 @@ class Criterion(Block):
     """Class of requests the criterion looks at; empty means all together."""
     require: Literal["Better", "NotWorse"]
     """Whether the challenger must be better, or only not worse by more than the margin."""
+    weight: Literal["Requests", "Tokens"] = "Requests"
+    """Whether every pair counts once or by the length of its prompt, estimated from its bytes and bounded."""
     margin: Percent = Field(
         default=Percent("0%"), json_schema_extra=rules(("!self.startsWith('100')", "margin must be below 100%"))
     )

@@ -29,11 +29,13 @@ from shadowrun_operator.api.criteria import (
     Metric,
     TrafficClass,
 )
+from shadowrun_operator.api.life import DailyWindow, KeepArms, Schedule
 from shadowrun_operator.api.quantities import Duration, Latency, Percent, PerSecond, Size
 from shadowrun_operator.api.traffic import (
     Admission,
     Capture,
     CaptureExternal,
+    CaptureHTTPRoute,
     CaptureProxy,
     ClassRate,
     Mirror,
@@ -123,6 +125,12 @@ _WITHIN_SLO_NEEDS_SLO = (
 )
 
 
+_HARDWARE_UNKNOWN = (
+    "self.hardware.policy == 'Report' && size(self.hardware.matchLabelKeys) == 0"
+    " && size(self.hardware.nodeSelector) == 0"
+)
+
+
 class Spec(Block):
     """What is tested against what, on which share of the traffic, by which criteria, and for how long."""
 
@@ -145,8 +153,8 @@ class Spec(Block):
                 "mirror.replicas above 1 needs a key that capture can see: a header or the credential, without Lineage",
             ),
             (
-                "self.mirror.replicas == 1 || self.capture.mode != 'External' || self.sampling.unit != 'Conversation'",
-                "mirror.replicas above 1 in mode External needs unit Request or Key: conversations would be scattered",
+                "self.mirror.replicas == 1 || self.capture.mode == 'Proxy' || self.sampling.unit != 'Conversation'",
+                "mirror.replicas above 1 without mode Proxy needs unit Request or Key, or conversations are scattered",
             ),
             (
                 "self.admission.maxInFlight >= self.mirror.replicas",
@@ -157,8 +165,8 @@ class Spec(Block):
                 "admission.queue.maxLength is divided among the mirror's replicas and must not be below their number",
             ),
             (
-                "!has(self.livePathGuard) || self.capture.mode != 'External'",
-                "livePathGuard needs an Envoy of our own: in mode External customers are not seen",
+                "!has(self.livePathGuard) || self.capture.mode == 'Proxy'",
+                "livePathGuard needs an Envoy of our own: in modes External and HTTPRoute customers are not seen",
             ),
             (_WITHIN_SLO_NEEDS_SLO, "a criterion on WithinSLO needs a limit in spec.slo or in the slo of a class"),
             (
@@ -172,6 +180,18 @@ class Spec(Block):
             (
                 "!has(self.capture.external) || self.capture.external.serviceName != self.primary.service.name",
                 "capture.external.serviceName must differ from the primary's Service",
+            ),
+            (
+                "!has(self.capture.httpRoute) || self.capture.httpRoute.serviceName != self.primary.service.name",
+                "capture.httpRoute.serviceName must differ from the primary's Service",
+            ),
+            (
+                f"!has(self.arms.template.external) || ({_HARDWARE_UNKNOWN})",
+                "nobody sees the nodes of arms behind URLs: hardware.policy must be Report, and its labels left out",
+            ),
+            (
+                "!has(self.arms.template.external) || !has(self.endConditions.gpuHours)",
+                "endConditions.gpuHours counts what the arms' pods hold, and arms behind URLs have none here",
             ),
         )
     )
@@ -227,13 +247,19 @@ class Spec(Block):
             )
         ),
     )
-    """Longest time from creation to the first counted pair; later the run ends as inconclusive."""
+    """Longest time from creation, or from schedule, to the first counted pair; later the run ends as inconclusive."""
+    schedule: Schedule | None = None
+    """When the run begins, and at which hours it copies; at once and at all hours when absent."""
     live_path_guard: LivePathGuard | None = None
     """When the customers' own path ends the run."""
     suspend: bool = False
     """Whether copying is paused; the clock of the run goes on."""
     stop: Stop = Stop()
     """An early end by hand."""
+    keep_arms: KeepArms | None = None
+    """Arms that stay for a while after the end, for debugging; they are removed with the rest when absent."""
+    ttl_after_finished: Duration | None = None
+    """Time after the end after which the ShadowRun is deleted, with evidence and report; kept when absent."""
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -244,6 +270,16 @@ class Spec(Block):
     def arm_names(self) -> tuple[str, ...]:
         """All arms, the baseline first."""
         return ("baseline", "candidate", "control") if self.arms.control == "Enabled" else ("baseline", "candidate")
+
+    @property
+    def keyed_arms(self) -> bool:
+        """Whether each arm has several pods and what is drawn together has to keep to one of them."""
+        return self.arms.replicas > 1 and self.sampling.unit != "Request"
+
+    @property
+    def made_arms(self) -> tuple[str, ...]:
+        """The arms that pods are made for: all, or none where they exist already behind URLs."""
+        return () if self.arms.template.external is not None else self.arm_names
 
 
 __all__ = [
@@ -257,6 +293,7 @@ __all__ = [
     "Candidate",
     "Capture",
     "CaptureExternal",
+    "CaptureHTTPRoute",
     "CaptureProxy",
     "ClassCondition",
     "ClassCoverage",
@@ -265,9 +302,11 @@ __all__ = [
     "CountRange",
     "Coverage",
     "Criterion",
+    "DailyWindow",
     "Duration",
     "EndConditions",
     "Hardware",
+    "KeepArms",
     "Latency",
     "LivePathGuard",
     "Metric",
@@ -279,6 +318,7 @@ __all__ = [
     "Queue",
     "Sampling",
     "SamplingKey",
+    "Schedule",
     "SecretKeyRef",
     "ServicePort",
     "Size",

@@ -22,7 +22,10 @@ MAX_IMAGES = 1
 MAX_NODES = 2
 """Most images and nodes of an arm that the status shows; the report has all."""
 
-MAX_DROPPED = 10
+MAX_DIFFERENCES = 5
+"""Most paths at which the arms differ that the status shows; the report has all."""
+
+MAX_DROPPED = 6
 """Most reasons of drops that the status shows, those of the most requests; the report has all."""
 
 
@@ -75,6 +78,8 @@ Accelerator = Annotated[str, Cut(96)]
 Shares = Annotated[str, Cut(64)]
 Node = Annotated[str, Cut(63)]
 Version = Annotated[str, Cut(40)]
+PATH_LENGTH = 64
+Path = Annotated[str, Cut(PATH_LENGTH)]
 Interval = Annotated[str, Cut(32)]
 Figure = Annotated[str, Cut(16)]
 """A number with its unit for people, such as "1.42 s" or "98.1%"; machines read the report instead."""
@@ -284,7 +289,9 @@ class Status(Block):
     expiry_time: Time | None = None
     """When everything ends at the latest, whatever else happens; written once, at acceptance."""
     completion_time: Time | None = None
-    """When the run was complete and everything removed."""
+    """When the run was complete and everything removed, but what spec.keepArms keeps."""
+    arms_kept_until: Time | None = None
+    """Until when the arms stay after the end, for debugging; absent when they are gone."""
     end_reason: Word | None = None
     """Why the run ended."""
     attempt: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -295,7 +302,9 @@ class Status(Block):
     """Shares of answers within the service level objective, candidate and baseline."""
     funnel: Funnel = Funnel()
     """What became of the traffic in scope."""
-    dropped: tuple[Dropped, ...] = Field(default=(), max_length=MAX_DROPPED, json_schema_extra=map_by("reason"))
+    dropped: Annotated[tuple[Dropped, ...], _first(MAX_DROPPED)] = Field(
+        default=(), max_length=MAX_DROPPED, json_schema_extra=map_by("reason")
+    )
     """Why selected requests reached no arm, by the reasons of the most requests; the report has all."""
     failures: tuple[Failure, ...] = Field(default=(), max_length=10, json_schema_extra=map_by("reason"))
     """Why arms did not answer properly."""
@@ -305,6 +314,8 @@ class Status(Block):
     """How much of each class was measured."""
     arms: tuple[ArmStatus, ...] = Field(default=(), max_length=3, json_schema_extra=map_by("name"))
     """What each arm runs and where."""
+    difference: Annotated[tuple[Path, ...], _first(MAX_DIFFERENCES)] = Field(default=(), max_length=MAX_DIFFERENCES)
+    """Where the candidate's pods differ from the baseline's, such as spec.containers[engine].args; empty if nowhere."""
     provenance: Provenance = Provenance()
     """What the verdict is about."""
     report_ref: ReportRef | None = None

@@ -7,7 +7,18 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from shadowrun_operator.api.block import AS_SET, MAX_CLASSES, Block, FieldName, Label, Port, ShortName, map_by, rules
+from shadowrun_operator.api.block import (
+    AS_SET,
+    MAX_CLASSES,
+    Block,
+    FieldName,
+    Label,
+    ObjectName,
+    Port,
+    ShortName,
+    map_by,
+    rules,
+)
 from shadowrun_operator.api.quantities import Duration, Percent, PerSecond, Size
 
 HttpPath = Annotated[str, StringConstraints(pattern="^/[-A-Za-z0-9._~/]*$", min_length=1, max_length=256)]
@@ -50,6 +61,17 @@ class CaptureExternal(Block):
     """Name of that Service; after the run it stays without endpoints, so that copies are refused at once."""
 
 
+class CaptureHTTPRoute(Block):
+    """The rule whose requests your gateway copies, by a mirror filter that is there for the time of the run."""
+
+    name: ObjectName
+    """Name of an HTTPRoute in the run's namespace."""
+    rule: ObjectName
+    """Name of the rule in it; rules get names in the HTTPRoute itself."""
+    service_name: Label
+    """Name of the Service that the filter names; it is made for the run, and stays without endpoints after it."""
+
+
 class Capture(Block):
     """Where and what to copy; deciding and copying never makes a customer wait."""
 
@@ -62,6 +84,11 @@ class Capture(Block):
                 "mode External needs capture.external with a serviceName",
             ),
             ("self.mode == 'External' || !has(self.external)", "capture.external is for mode External only"),
+            (
+                "self.mode != 'HTTPRoute' || has(self.httpRoute)",
+                "mode HTTPRoute needs capture.httpRoute with name, rule and serviceName",
+            ),
+            ("self.mode == 'HTTPRoute' || !has(self.httpRoute)", "capture.httpRoute is for mode HTTPRoute only"),
         )
     )
 
@@ -71,6 +98,8 @@ class Capture(Block):
     """Settings of mode Proxy."""
     external: CaptureExternal | None = None
     """Settings of mode External."""
+    http_route: CaptureHTTPRoute | None = None
+    """Settings of mode HTTPRoute."""
     models: tuple[Annotated[str, StringConstraints(min_length=1, max_length=253)], ...] = Field(
         default=(), max_length=32, json_schema_extra=AS_SET
     )
@@ -84,9 +113,20 @@ class Capture(Block):
 
     @property
     def service_name(self) -> str:
-        """The Service that is made for clients (mode Proxy) or for their proxy (mode External); else ""."""
-        given = self.proxy or self.external
+        """The Service that is made for clients (mode Proxy) or for copies (the other modes)."""
+        given = self.proxy or self.external or self.http_route
         return "" if given is None else given.service_name
+
+    @property
+    def rule_name(self) -> str:
+        """The rule of an HTTPRoute that is copied (mode HTTPRoute), as "route/rule"; else ""."""
+        route = self.http_route
+        return "" if route is None else f"{route.name}/{route.rule}"
+
+    @property
+    def made_elsewhere(self) -> bool:
+        """Whether copies are made by a proxy that is not ours: nothing of ours stands in the customers' path then."""
+        return self.mode != "Proxy"
 
 
 class SamplingKey(Block):

@@ -23,6 +23,7 @@ def circumstances_sections(found: Circumstances) -> Iterator[tuple[str, str]]:
     yield "What the primary and the arms made of the pairs", _outcomes(found)
     yield "The mirror's own lag", _spreads(("late by", found.lag)) if found.lag.count else ""
     yield "Sampling rate", _rates(found)
+    yield "Changed while it ran", _changes(found)
     yield "Weights of classes (a pair stands for so many, relative to the class of the highest rate)", _weights(found)
     yield "Customers", _customers(found)
 
@@ -116,6 +117,20 @@ def _rates(found: Circumstances) -> str:
         for c in found.rates
     ]
     return table(("FROM", "SAMPLING.RATE", "SHARE OF IT THAT IS COPIED"), rows) if rows else ""
+
+
+def _changes(found: Circumstances) -> str:
+    """Nothing where the spec stayed what it was when copying began."""
+    began = {c.field: c.value for c in found.changes if c.at == found.changes[0].at}
+    rows = [
+        (datetime.fromtimestamp(c.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), c.field, c.value or "(absent)")
+        for c in found.changes
+        if c.at != found.changes[0].at
+    ]
+    if not rows:
+        return ""
+    before = ", ".join(f"{field} {began.get(field) or '(absent)'}" for field in dict.fromkeys(row[1] for row in rows))
+    return f"{table(('FROM', 'FIELD', 'VALUE'), rows)}\nWhen copying began: {before}."
 
 
 def _weights(found: Circumstances) -> str:

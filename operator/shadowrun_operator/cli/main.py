@@ -3,6 +3,7 @@
 shadowrun gate NAME     wait for the end; exit 0 Pass, 1 Fail, 2 Inconclusive, 3 anything else
 shadowrun report NAME   print the report of a run
 shadowrun plan -f FILE  say without a cluster whether a run can decide in its time; exit 0 it can, 2 it cannot, 3 error
+shadowrun snippet -f FILE  print the mirror filter of a run, for a rule of an HTTPRoute
 shadowrun version       print the version
 """
 
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None, connect: Connect = cluster_read
             return Exit.PASS
         if options.command == "plan":
             return _plan(options)
+        if options.command == "snippet":
+            return _snippet(options)
         reader = connect(options.kubeconfig, options.context, options.namespace)
         return _gate(reader, options) if options.command == "gate" else _report(reader, options)
     except CommandError as error:
@@ -99,6 +102,14 @@ def _plan(options: argparse.Namespace) -> int:
     return Exit.PASS if plan.decidable else Exit.INCONCLUSIVE
 
 
+def _snippet(options: argparse.Namespace) -> int:
+    from shadowrun_operator.cli.plan import read_run
+    from shadowrun_operator.cli.snippet import snippet_text
+
+    print(snippet_text(read_run(options.file).spec))
+    return Exit.PASS
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="shadowrun", description="Verdicts and reports of shadow experiments.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -112,6 +123,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")
         command.add_argument("--context", help="default: the current one")
     _add_plan(commands.add_parser("plan", help="say whether a run can decide in its time; exit 0 yes, 2 no, 3 error"))
+    snippet = commands.add_parser("snippet", help="print the mirror filter of a run, for a rule of an HTTPRoute")
+    snippet.add_argument("-f", "--file", required=True, help="manifest of the ShadowRun")
     commands.add_parser("version", help="print the version")
     return parser
 

@@ -151,6 +151,7 @@ def _sooner(spec: Spec) -> list[str]:
         ("endConditions.gpuHours", ends.gpu_hours is not None),
         ("livePathGuard", spec.live_path_guard is not None),
         ("sampling.targetPairsPerSecond", sampling.target_pairs_per_second is not None),
+        ("schedule.dailyWindow", spec.schedule is not None and spec.schedule.daily_window is not None),
     ]
     named = ", ".join(name for name, there in found if there)
     return [f"Not in this plan, and may leave fewer pairs: {named}."] if named else []

@@ -218,6 +218,14 @@ class RateChange(msgspec.Struct, frozen=True, kw_only=True):
     rate: int = 0
 
 
+class SpecChange(msgspec.Struct, frozen=True, kw_only=True):
+    """From `at` (UTC seconds) on, a field of the spec had this value; the first ones are as when copying began."""
+
+    at: float
+    field: str
+    value: str
+
+
 class ClassWeight(msgspec.Struct, frozen=True, kw_only=True):
     """What a pair of a class stands for, relative to other classes."""
 
@@ -265,6 +273,7 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     primary_first_byte: Spread = Spread()
     lag: Spread = Spread()
     rates: tuple[RateChange, ...] = ()
+    changes: tuple[SpecChange, ...] = ()
     weights: tuple[ClassWeight, ...] = ()
     weighted: tuple[WeightedShare, ...] = ()
     customers: tuple[CustomerLine, ...] = ()
@@ -273,6 +282,12 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     hours: Hours = Hours()
     parities: tuple[ArmParity, ...] = ()
     attempt: int = 1
+
+
+class ShownFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was compared: `patch` has a line for every path at which the candidate's pods differ from the baseline's."""
+
+    patch: str = ""
 
 
 class ShownReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,6 +304,7 @@ class ShownReport(msgspec.Struct, frozen=True, kw_only=True):
     worst_cases: tuple[WorstCase, ...] = ()
     method: str
     circumstances: Circumstances = Circumstances()
+    facts: ShownFacts = ShownFacts()
 
 
 def shown_report(raw: str) -> ShownReport:

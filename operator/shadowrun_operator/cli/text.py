@@ -49,6 +49,7 @@ def report_text(name: str, report: ShownReport) -> str:
     parts = [
         f"{name}: {report.verdict} ({report.reason})",
         report.message,
+        _titled("The candidate differs from the baseline at", report.facts.patch),
         _titled("Findings", "\n".join(f"{f.reason}: {f.message}" for f in report.findings)),
         _titled("Criteria", _criteria(report.criteria)),
         _titled("Funnel (tokens are estimated from bytes)", _funnel(report.funnel)),

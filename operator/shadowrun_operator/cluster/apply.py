@@ -15,15 +15,16 @@ from shadowrun_operator.api.run import API_VERSION, KIND
 from shadowrun_operator.api.status import MESSAGE_LENGTH, Status, shortened
 from shadowrun_operator.cluster import events
 from shadowrun_operator.cluster.client import ApiRefusal, Cluster
-from shadowrun_operator.cluster.evidence_store import stored_manifest
+from shadowrun_operator.cluster.evidence_store import stored_manifests
 from shadowrun_operator.cluster.observe import Memory
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.route import edits as route_edits
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import Observation
-from shadowrun_operator.reconcile.plan import Apply, Create, Delete, Event, Merge, PatchCandidate, Plan, Step
-from shadowrun_operator.reconcile.record import Books
+from shadowrun_operator.reconcile.plan import Apply, Create, Delete, EditRoute, Event, Merge, PatchCandidate, Plan, Step
+from shadowrun_operator.reconcile.record import Books, RunRecord
 
 COUNTS_S = 10.0
 """Least time between two status writes that differ in nothing but what was counted."""
@@ -105,6 +106,10 @@ async def apply_step(cluster: Cluster, namespace: str, step: Step, memory: Memor
             await cluster.merge(manifest)
         case Delete(kind, name):
             await cluster.delete(kind, namespace, name)
+        case EditRoute(name, service, rule, wanted):
+            await cluster.edit("HTTPRoute", namespace, name, lambda found: route_edits(found, rule, service, wanted))
+            if wanted is not None and memory is not None:
+                memory.given_back_since = None
         case PatchCandidate(name, body):
             try:
                 await cluster.patch("Deployment", namespace, name, body)
@@ -142,15 +147,22 @@ async def _store(cluster: Cluster, seen: Observation, plan: Plan) -> None:
     record = plan.record or (seen.record if plan.checkpoint else None)
     if record is None:
         return
-    at = round(seen.now, 3)
     try:
-        manifest = stored_manifest(seen.ref, record, seen.books, dead=seen.dead_mirrors(), at=at)
+        made = await asyncio.to_thread(_checkpoint, seen, record, seen.books)
     except ValueError as error:
         # A run must end even when its books are too large: the mirrors still have what they counted.
         log.error("Run %s/%s: %s; only its record is kept", seen.run.namespace, seen.run.name, error)
-        manifest = stored_manifest(seen.ref, record, Books(), dead=(), at=at)
+        made = _checkpoint(seen, record, Books())
+    *parts, manifest = made
+    for part in parts:
+        await cluster.apply(part)
     if seen.object("ConfigMap", names.EVIDENCE) is not None:
         await cluster.apply(manifest)
     elif await cluster.create(manifest) is None:
         name = manifest["metadata"]["name"]
         raise ApiRefusal(409, "AlreadyExists", f"ConfigMap {name!r} exists and is not this run's")
+
+
+def _checkpoint(seen: Observation, record: RunRecord, books: Books) -> tuple[Manifest, ...]:
+    before, at = seen.object("ConfigMap", names.EVIDENCE), round(seen.now, 3)
+    return stored_manifests(seen.ref, record, books, dead=seen.dead_mirrors(), at=at, before=before)

@@ -1,6 +1,7 @@
 """One way to the API server: every call has a time limit, every refusal is an `ApiRefusal`. Decides nothing."""
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote, urlencode
@@ -14,18 +15,26 @@ from shadowrun_operator.manifests.names import API_VERSION, KIND, Manifest
 FIELD_MANAGER = "shadowrun"
 TIMEOUT_S = 10.0
 _PAGE = 500
+EDITS = 8
+"""How often an edit is made anew because somebody else was quicker."""
+GATEWAY_API = "gateway.networking.k8s.io/v1"
 
 KINDS = {
     KIND: (API_VERSION, "shadowruns"),
     "ConfigMap": ("v1", "configmaps"),
     "Deployment": ("apps/v1", "deployments"),
     "Event": ("v1", "events"),
+    "Gateway": (GATEWAY_API, "gateways"),
+    "GatewayClass": (GATEWAY_API, "gatewayclasses"),
+    "HTTPRoute": (GATEWAY_API, "httproutes"),
+    "Lease": ("coordination.k8s.io/v1", "leases"),
     "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
     "Node": ("v1", "nodes"),
     "Pod": ("v1", "pods"),
     "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
     "Secret": ("v1", "secrets"),
     "Service": ("v1", "services"),
+    "StatefulSet": ("apps/v1", "statefulsets"),
 }
 """Every kind the operator touches: its API version and plural."""
 
@@ -49,18 +58,22 @@ class ApiUnreachable(Exception):  # noqa: N818  a state of the network
 class Cluster:
     """Objects in, objects out. Kinds are those of `KINDS`; objects are plain JSON."""
 
-    def __init__(self, api: ApiClient) -> None:
+    def __init__(self, api: ApiClient, may_write: Callable[[], bool] = lambda: True) -> None:
         self._api = api
+        self._may_write = may_write
 
     @classmethod
-    async def connect(cls) -> Self:
-        """In a pod: its service account. Elsewhere: the kubeconfig that `KUBECONFIG` names, or the default one."""
+    async def connect(cls, may_write: Callable[[], bool] = lambda: True) -> Self:
+        """In a pod: its service account. Elsewhere: the kubeconfig that `KUBECONFIG` names, or the default one.
+
+        `may_write` is asked before every call that would change something.
+        """
         configuration = Configuration()
         try:
             kubeconfig.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except kubeconfig.ConfigException:
             await kubeconfig.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        return cls(ApiClient(configuration=configuration))
+        return cls(ApiClient(configuration=configuration), may_write)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -79,10 +92,11 @@ class Cluster:
                 return None
             raise
 
-    async def list(self, kind: str, namespace: str = "", *, selector: str = "") -> list[Manifest]:
-        """All objects, of one namespace or of all, that match a label selector."""
+    async def list(self, kind: str, namespace: str = "", *, selector: str = "", fields: str = "") -> list[Manifest]:
+        """All objects, of one namespace or of all, that match a label selector and a field selector."""
         found: list[Manifest] = []
-        query = {"limit": str(_PAGE)} | ({"labelSelector": selector} if selector else {})
+        selectors = {"labelSelector": selector, "fieldSelector": fields}
+        query = {"limit": str(_PAGE)} | {key: value for key, value in selectors.items() if value}
         while True:
             page = await self._call("GET", _path(kind, namespace), query=query)
             version, _ = KINDS[kind]
@@ -143,24 +157,57 @@ class Cluster:
                 return made
         return await self._call("PATCH", path, manifest, content="application/merge-patch+json", query=query)
 
-    async def delete(self, kind: str, namespace: str, name: str) -> None:
-        """Delete, its dependants in the background; nothing happens where it is gone already."""
+    async def replace(self, manifest: Manifest) -> Manifest:
+        """PUT: the whole object. With a `resourceVersion` only in place of that version, else 409."""
+        meta = manifest["metadata"]
+        path = _path(manifest["kind"], meta["namespace"], meta["name"])
+        return await self._call("PUT", path, manifest, query={"fieldManager": FIELD_MANAGER})
+
+    async def edit(
+        self, kind: str, namespace: str, name: str, change: Callable[[Manifest], Sequence[Manifest]]
+    ) -> None:
+        """JSON patch of an object that is not ours, made by `change` from what is there now; none where it is empty.
+
+        The patch names the version it was made from. Where that is another one by then, all is done anew. A field that
+        the server does not know is refused, for dropping it could mean something else.
+        """
+        path, query = _path(kind, namespace, name), {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        for attempt in range(EDITS):
+            found = await self.get(kind, namespace, name)
+            patch = [] if found is None else change(found)
+            if not patch:
+                return
+            try:
+                await self._call("PATCH", path, patch, content="application/json-patch+json", query=query)
+                return
+            except ApiRefusal as refusal:
+                if refusal.status != 409 or attempt == EDITS - 1:
+                    raise
+
+    async def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> None:
+        """Delete, its dependants in the background; nothing happens where it is gone already.
+
+        With a `uid` only that very object: another of the name stays.
+        """
+        options: Manifest = {"propagationPolicy": "Background"} | ({"preconditions": {"uid": uid}} if uid else {})
         try:
-            await self._call("DELETE", _path(kind, namespace, name), {"propagationPolicy": "Background"})
+            await self._call("DELETE", _path(kind, namespace, name), options)
         except ApiRefusal as refusal:
-            if refusal.status != 404:
+            if refusal.status != 404 and not (uid and refusal.status == 409):
                 raise
 
     async def _call(
         self,
         method: str,
         path: str,
-        body: Manifest | None = None,
+        body: Manifest | Sequence[Manifest] | None = None,
         *,
         content: str = "application/json",
         query: dict[str, str] | None = None,
     ) -> Manifest:
         headers: dict[str, str] = {"Accept": "application/json", "Content-Type": content}
+        if method != "GET" and not self._may_write():
+            raise ApiUnreachable(f"{method} {path}: this process may not write, another replica may be acting")
         try:
             # Authentication (and the renewal of a pod's token) is the library's; the rest is too plain to need it.
             _, url, headers, _, _ = await self._api.param_serialize(

@@ -1,13 +1,15 @@
 """The ConfigMap `<run>-evidence`: record and books, written and read back. Decides nothing about a run.
 
 The books are JSON, compressed and in base64. A ConfigMap holds 1 MiB; where the books would exceed `BOUND`, identities
-that will never count again are added up into one (their sum is all that is ever asked of them), and if that is not
-enough, blocks of time are joined pairwise until it is. Sums stay exact; who counted what, and when exactly, is lost.
+that will never count again are added up into one (their sum is all that is ever asked of them). What is still more is
+cut into parts, each in a ConfigMap of its own: of two sets of names the one that the last checkpoint did not use is
+written first, and `<run>-evidence` says which one holds, so that a checkpoint is there as a whole or not at all. Only
+where `PARTS` of them are not enough are blocks of time joined pairwise until they are. Sums stay exact in any case.
 """
 
 import base64
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -21,7 +23,11 @@ from shadowrun_operator.reconcile.record import Books, RunRecord
 RECORD_KEY = "record.json"
 BOOKS_KEY = "books.json.zlib"
 TIME_KEY = "time"
+PARTS_KEY = "parts"  # set and number of the parts that hold the books
 BOUND = 900 * 1024
+"""Characters of base64 in one ConfigMap; a multiple of four, so that each part is base64 by itself."""
+PARTS = 16
+_SETS = ("a", "b")
 _COARSEST = 16
 GATHERED = "gathered"
 """Pod uid of the sum of identities that have ended."""
@@ -41,21 +47,61 @@ class Stored:
     at: float
 
 
-def stored_manifest(run: RunRef, record: RunRecord, books: Books, *, dead: Collection[str], at: float) -> Manifest:
-    """The ConfigMap to apply. Raises `ValueError` when even a single sum would not fit."""
+def stored_manifests(
+    run: RunRef,
+    record: RunRecord,
+    books: Books,
+    *,
+    dead: Collection[str],
+    at: float,
+    before: Manifest | None = None,
+) -> tuple[Manifest, ...]:
+    """The ConfigMaps to apply, in this order; the last one is `<run>-evidence`, and `before` is what that is now.
+
+    Raises `ValueError` when they would not fit whatever is joined.
+    """
+    text = fitting(books, dead)
+    data = {RECORD_KEY: msgspec.json.encode(record).decode(), TIME_KEY: str(at)}
+    main = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": names.metadata(run, names.EVIDENCE)}
+    if len(text) <= BOUND:
+        return ({**main, "data": data, "binaryData": {BOOKS_KEY: text}},)
+    used = _parts_of(before)
+    following = _SETS[1] if used and used[0].endswith(f"{_SETS[0]}0") else _SETS[0]
+    cuts = [text[i : i + BOUND] for i in range(0, len(text), BOUND)]
+    parts = tuple(_part(run, f"{following}{i}", cut, at) for i, cut in enumerate(cuts))
+    return (*parts, {**main, "data": {**data, PARTS_KEY: f"{following} {len(cuts)}"}})
+
+
+def parts_of(manifest: Manifest | None, run: str) -> list[str]:
+    """Names of the ConfigMaps that hold the rest of what `<run>-evidence` holds; none where it holds all."""
+    return [names.object_name(run, f"{names.EVIDENCE}-{part}") for part in _parts_of(manifest)]
+
+
+def _parts_of(manifest: Manifest | None) -> list[str]:
+    said = ((manifest or {}).get("data") or {}).get(PARTS_KEY, "").split()
+    if len(said) != 2 or said[0] not in _SETS or not said[1].isdecimal():
+        return []
+    return [f"{said[0]}{i}" for i in range(min(int(said[1]), PARTS))]
+
+
+def _part(run: RunRef, name: str, text: str, at: float) -> Manifest:
+    """Without the label of the run: it is read once, by name, and not at every look."""
+    meta = names.metadata(run, names.EVIDENCE, name=names.object_name(run.name, f"{names.EVIDENCE}-{name}"))
+    labels = {key: value for key, value in meta["labels"].items() if key != names.RUN_LABEL}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": names.metadata(run, names.EVIDENCE),
-        "data": {RECORD_KEY: msgspec.json.encode(record).decode(), TIME_KEY: str(at)},
-        "binaryData": {BOOKS_KEY: fitting(books, dead)},
+        "metadata": {**meta, "labels": labels},
+        "data": {TIME_KEY: str(at)},
+        "binaryData": {BOOKS_KEY: text},
     }
 
 
-def read_back(manifest: Manifest | None, run_uid: str) -> Stored:
+def read_back(manifest: Manifest | None, run_uid: str, parts: Sequence[Manifest | None] = ()) -> Stored:
     """Record and books of this very run; nothing where there are none, or they belong to an earlier run.
 
-    Raises `msgspec.MsgspecError`, `zlib.error` or `binascii.Error` for what cannot be read.
+    `parts` are the ConfigMaps that `parts_of` names; without them there is the record alone. Raises `ValueError` (which
+    `binascii.Error` is), `msgspec.MsgspecError` or `zlib.error` for what cannot be read.
     """
     nothing = Stored(record=None, books=Books(), at=0.0)
     if manifest is None or RECORD_KEY not in manifest.get("data", {}):
@@ -63,24 +109,26 @@ def read_back(manifest: Manifest | None, run_uid: str) -> Stored:
     record = msgspec.json.decode(manifest["data"][RECORD_KEY], type=RunRecord)
     if record.run_uid != run_uid:
         return nothing
-    packed = manifest.get("binaryData", {}).get(BOOKS_KEY, "")
-    books = unpacked(packed, run_uid) if packed else Books()
-    return Stored(record=record, books=books, at=float(manifest["data"].get(TIME_KEY, "0")))
+    at = manifest["data"].get(TIME_KEY, "0")
+    if any(part is None or part.get("data", {}).get(TIME_KEY) != at for part in parts):
+        raise ValueError("a part of the evidence is gone, or of another checkpoint")
+    text = "".join((part or {}).get("binaryData", {}).get(BOOKS_KEY, "") for part in (manifest, *parts))
+    return Stored(record=record, books=unpacked(text, run_uid) if text else Books(), at=float(at))
 
 
 def fitting(books: Books, dead: Collection[str]) -> str:
-    """The books packed, within `BOUND`. Raises `ValueError` where that cannot be."""
-    text = packed(books)
+    """The books packed, within `PARTS` times `BOUND`. Raises `ValueError` where that cannot be."""
+    text, most = packed(books), PARTS * BOUND
     if len(text) > BOUND:
         books = gathered(books, dead)
         text = packed(books)
     for level in range(1, _COARSEST + 1):
-        if len(text) <= BOUND:
+        if len(text) <= most:
             return text
         text = packed(coarser(books, level))
-    if len(text) <= BOUND:
+    if len(text) <= most:
         return text
-    raise ValueError(f"the evidence of the run needs {len(text)} bytes, more than the {BOUND} that can be kept")
+    raise ValueError(f"the evidence of the run needs {len(text)} bytes, more than the {most} that can be kept")
 
 
 def coarser(books: Books, level: int) -> Books:
@@ -93,6 +141,12 @@ def coarser(books: Books, level: int) -> Books:
                 pairs={
                     arm: {name: series.at_level(level) for name, series in by_criterion.items()}
                     for arm, by_criterion in window.pairs.items()
+                },
+                classes={
+                    name: msgspec.structs.replace(
+                        c, failing={arm: series.at_level(level) for arm, series in c.failing.items()}
+                    )
+                    for name, c in window.classes.items()
                 },
             )
             for number, window in evidence.windows.items()

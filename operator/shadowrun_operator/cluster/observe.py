@@ -16,23 +16,33 @@ from shadowrun_mirror.config import MirrorConfig, decode_config
 from shadowrun_operator.api.conditions import ConditionType, condition, is_true
 from shadowrun_operator.api.run import KIND, ShadowRun
 from shadowrun_operator.cluster.client import Cluster
-from shadowrun_operator.cluster.evidence_store import Stored, read_back
+from shadowrun_operator.cluster.evidence_store import Stored, parts_of, read_back
 from shadowrun_operator.cluster.replicas import Replicas
+from shadowrun_operator.cluster.room import free_room
+from shadowrun_operator.cluster.routes import route_seen
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.attempts import LEDGER, earlier_attempts
 from shadowrun_operator.manifests.bootstrap import capture_ports
 from shadowrun_operator.manifests.given_back import given_back_at, is_given_back
 from shadowrun_operator.manifests.mirror import CONFIG_KEY, TOKEN_KEY
 from shadowrun_operator.manifests.names import Manifest
-from shadowrun_operator.reconcile.observation import FreshSecrets, Observation, OtherRun, Pod, Settings
+from shadowrun_operator.manifests.route import filters_of
+from shadowrun_operator.manifests.template import inline_source, wanted_source
+from shadowrun_operator.reconcile.gateway import RouteSeen
+from shadowrun_operator.reconcile.observation import FreshSecrets, NodeRoom, Observation, OtherRun, Pod, Settings
 from shadowrun_operator.reconcile.primary import primary_port
-from shadowrun_operator.reconcile.record import Books
+from shadowrun_operator.reconcile.record import Books, RunRecord
+from shadowrun_operator.reconcile.room import pool_of
+from shadowrun_operator.reconcile.schedule import waits_until
 
 log = logging.getLogger(__name__)
 
 OWN_KINDS = ("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service")
 _ENDED = ("Succeeded", "Failed")
 """Phases of pods in which no process runs any more, and never will."""
+_WITHOUT_OWNER = (names.CAPTURE, names.COPIES, names.ROUTED)
+ROOM_S = 15.0
+"""Between two looks at the room on nodes: each takes a list of pods for every node."""
 _SEED_BITS = 53
 """Seeds stay exact in every JSON reader."""
 
@@ -44,6 +54,8 @@ class Memory:
     books: Books | None = None  # None: not read from the ConfigMap yet
     given_back_since: float | None = None
     refusal: str = ""
+    room: tuple[NodeRoom, ...] | None = None
+    room_at: float = 0.0  # when it was looked at
 
 
 async def observe(
@@ -55,7 +67,7 @@ async def observe(
     spec = run.spec
     primary, source, capture_service, found, (siblings, others), pods = await asyncio.gather(
         cluster.get("Service", run.namespace, spec.primary.service.name),
-        cluster.get("Deployment", run.namespace, spec.arms.template.deployment_ref.name),
+        _source(cluster, run),
         _maybe(cluster, "Service", run.namespace, spec.capture.service_name),
         _labelled(cluster, run),
         _others(cluster, run),
@@ -63,7 +75,8 @@ async def observe(
     )
     objects, leftovers = _sorted_out(found, run)
     own_pods = tuple(_pod(pod) for pod in pods if pod.get("status", {}).get("phase") not in _ENDED)
-    stored = _stored(objects.get(("ConfigMap", names.object_name(run.name, names.EVIDENCE))), run)
+    kept = objects.get(("ConfigMap", names.object_name(run.name, names.EVIDENCE)))
+    stored = await _stored(cluster, kept, run, with_books=memory.books is None)
     config, token = _secret_of(objects, run)
     # What is stored may be coarser than what is remembered, never newer: it is read once.
     books = stored.books if memory.books is None else memory.books
@@ -81,7 +94,8 @@ async def observe(
     memory.books = books
     uncounted = stored.record is None or not (stored.record.indicators or stored.record.ended_at)
     ledger = await cluster.get("ConfigMap", run.namespace, LEDGER) if uncounted else None
-    _remember_giving_back(memory, capture_service, now)
+    route = await route_seen(cluster, run, with_gateways=stored.record is None)
+    _remember_giving_back(memory, capture_service, now, filtered=_is_filtered(route, run))
     return Observation(
         now=time.time(),
         run=run,
@@ -96,6 +110,7 @@ async def observe(
         leftovers=leftovers,
         pods=own_pods,
         node_labels=await _node_labels(cluster, run, own_pods),
+        room=await _room(cluster, run, stored.record, own_pods, memory),
         others=others,
         record=stored.record,
         books=books,
@@ -103,6 +118,7 @@ async def observe(
         config=config,
         token=token,
         given_back_since=memory.given_back_since,
+        route=route,
         read=read,
         refusal=memory.refusal,
         attempts=earlier_attempts(ledger, siblings),
@@ -110,9 +126,17 @@ async def observe(
     )
 
 
-def _remember_giving_back(memory: Memory, service: Manifest | None, now: float) -> None:
-    """Since when the Service has been on the primary's side: as it says itself, or as this process has seen."""
-    if service is not None and not is_given_back(service):
+def _is_filtered(route: RouteSeen | None, run: ShadowRun) -> bool:
+    found = None if route is None else route.route
+    return found is not None and bool(filters_of(found, run.spec.capture.service_name))
+
+
+def _remember_giving_back(memory: Memory, service: Manifest | None, now: float, *, filtered: bool) -> None:
+    """Since when customers' requests go their way without us: as the Service says itself, or as this process has seen.
+
+    `filtered`: a filter of ours has their gateway copy them.
+    """
+    if filtered or (service is not None and not is_given_back(service)):
         memory.given_back_since = None
     elif service is not None and given_back_at(service) is not None:
         memory.given_back_since = given_back_at(service)
@@ -136,7 +160,7 @@ def _sorted_out(found: Iterable[Manifest], run: ShadowRun) -> tuple[dict[tuple[s
     for item in found:
         meta = item["metadata"]
         owners = {owner["uid"] for owner in meta.get("ownerReferences", [])}
-        in_path = not owners and meta["labels"].get(names.COMPONENT_LABEL) in (names.CAPTURE, names.COPIES)
+        in_path = not owners and meta["labels"].get(names.COMPONENT_LABEL) in _WITHOUT_OWNER
         if "deletionTimestamp" in meta or not (in_path or run.uid in owners):
             leftovers.append(f"{item['kind']} '{meta['name']}'")
         else:
@@ -147,7 +171,7 @@ def _sorted_out(found: Iterable[Manifest], run: ShadowRun) -> tuple[dict[tuple[s
 async def _foreign(cluster: Cluster, run: ShadowRun, ours: dict[tuple[str, str], Manifest]) -> tuple[str, ...]:
     """Objects without our labels under names that the run needs."""
     capture = (names.CAPTURE,) if run.spec.capture.proxy is not None else ()
-    parts = (*capture, names.MIRROR, *run.spec.arm_names)
+    parts = (*capture, names.MIRROR, *run.spec.made_arms)
     needed = [("Deployment", part) for part in parts]
     needed += [("Service", part) for part in parts if part != names.CAPTURE]
     needed += [("Secret", part) for part in (names.MIRROR, *capture)]
@@ -166,7 +190,8 @@ async def _foreign(cluster: Cluster, run: ShadowRun, ours: dict[tuple[str, str],
 async def _others(cluster: Cluster, run: ShadowRun) -> tuple[tuple[str, ...], tuple[OtherRun, ...]]:
     """Of the other runs of the namespace: the hash of the spec of each that has copied traffic; and the active ones.
 
-    Active are those accepted, and those older than this one that are still to be looked at.
+    Active are those accepted, and those older than this one that are still to be looked at, unless they are planned for
+    a later time.
     """
     found, hashes = [], []
     for body in await cluster.list(KIND, run.namespace):
@@ -181,14 +206,16 @@ async def _others(cluster: Cluster, run: ShadowRun) -> tuple[tuple[str, ...], tu
             hashes.append(status.provenance.spec_hash)
         unseen = condition(status.conditions, ConditionType.ACCEPTED) is None
         older = (other.metadata.creation_timestamp or "", other.uid) < (run.metadata.creation_timestamp or "", run.uid)
-        active = is_true(status.conditions, ConditionType.ACCEPTED) or (unseen and older)
+        may_begin = unseen and older and waits_until(other.spec, time.time()) is None
+        active = is_true(status.conditions, ConditionType.ACCEPTED) or may_begin
         if active and status.phase != "Complete":
             capture = other.spec.capture
             found.append(
                 OtherRun(
                     name=other.name,
-                    primary=other.spec.primary.service.name if capture.mode != "External" else "",
+                    primary="" if capture.made_elsewhere else other.spec.primary.service.name,
                     service_name=capture.service_name,
+                    rule=capture.rule_name,
                     older=older,
                 )
             )
@@ -209,14 +236,38 @@ async def _node_labels(cluster: Cluster, run: ShadowRun, pods: Iterable[Pod]) ->
     return {node: (item or {}).get("metadata", {}).get("labels", {}) for node, item in zip(nodes, found, strict=True)}
 
 
+async def _room(
+    cluster: Cluster, run: ShadowRun, record: RunRecord | None, pods: Iterable[Pod], memory: Memory
+) -> tuple[NodeRoom, ...] | None:
+    """What is left of the arms' pool, as long as some of their pods have no node; looked at only every so often."""
+    arms, now = run.spec.made_arms, time.monotonic()
+    landed = sum(1 for pod in pods if pod.component in arms and pod.node)
+    if record is None or record.copying_since or record.ended_at or landed >= len(arms) * run.spec.arms.replicas:
+        return None
+    if not memory.room_at or now >= memory.room_at + ROOM_S:
+        pool = pool_of(run.spec.hardware.node_selector, record.template.get("spec", {}))
+        memory.room, memory.room_at = await free_room(cluster, pool), now
+    return memory.room
+
+
+async def _source(cluster: Cluster, run: ShadowRun) -> Manifest | None:
+    template = run.spec.arms.template
+    wanted = wanted_source(template)
+    return inline_source(template) if wanted is None else await cluster.get(wanted[0], run.namespace, wanted[1])
+
+
 async def _maybe(cluster: Cluster, kind: str, namespace: str, name: str) -> Manifest | None:
     return await cluster.get(kind, namespace, name) if name else None
 
 
-def _stored(manifest: Manifest | None, run: ShadowRun) -> Stored:
+async def _stored(cluster: Cluster, manifest: Manifest | None, run: ShadowRun, *, with_books: bool) -> Stored:
     """Record and books; what somebody made unreadable counts as gone, since a run must end all the same."""
+    wanted = parts_of(manifest, run.name) if with_books else []
+    parts = await asyncio.gather(*(cluster.get("ConfigMap", run.namespace, name) for name in wanted))
+    if manifest is not None and not with_books:
+        manifest = {**manifest, "binaryData": {}}
     try:
-        return read_back(manifest, run.uid)
+        return await asyncio.to_thread(read_back, manifest, run.uid, parts)
     except (msgspec.MsgspecError, zlib.error, ValueError) as error:
         log.error("Run %s/%s: its evidence cannot be read back: %s", run.namespace, run.name, error)
         return read_back(None, run.uid)

@@ -5,29 +5,31 @@ A pass is observe, plan, apply. Passes of one run never overlap, whoever asks fo
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
-from shadowrun_operator.api.conditions import ConditionType, Reason, set_condition
 from shadowrun_operator.api.run import API_VERSION, KIND
 from shadowrun_operator.cluster import metrics
 from shadowrun_operator.cluster.apply import Written, apply, apply_steps
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable, Cluster
+from shadowrun_operator.cluster.namespaces import ALL, Namespaces
 from shadowrun_operator.cluster.observe import OWN_KINDS, Memory, observe
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.given_back import followed, stands_for
 from shadowrun_operator.manifests.names import Manifest
-from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.kept import is_over, overdue_s
 from shadowrun_operator.reconcile.observation import Settings
 from shadowrun_operator.reconcile.orphans import abandoned_steps, orphan_plans
 from shadowrun_operator.reconcile.reconcile import reconcile
+from shadowrun_operator.reconcile.route import unclaimed_steps
+from shadowrun_operator.reconcile.unreadable import due, end_of, ended_status, refused_status
 
 SWEEP_S = 60.0
+FOLLOW_S = 15.0
 PAUSE_S = 5.0
 """After a pass that failed."""
 LATE_S = 60.0
@@ -67,24 +69,35 @@ class _Line:
 
 
 class Runs:
-    """All runs of this process. `namespaces` empty means the whole cluster."""
+    """All runs of this process, in the namespaces it looks after."""
 
     def __init__(
-        self, cluster: Cluster, replicas: Replicas, settings: Settings, *, instance: str, namespaces: Iterable[str] = ()
+        self,
+        cluster: Cluster,
+        replicas: Replicas,
+        settings: Settings,
+        *,
+        instance: str,
+        namespaces: Namespaces = ALL,
     ) -> None:
         self._cluster = cluster
         self._replicas = replicas
         self._settings = settings
         self._instance = instance
-        self._namespaces = tuple(namespaces) or ("",)
+        self._namespaces = namespaces
         self._lines: dict[Key, _Line] = {}
         self._swept_at = time.monotonic()
         self._stamps: dict[Key, tuple[object, ...]] = {}
+        self._finished: set[Key] = set()  # complete, as of the last sweep
 
     async def close(self) -> None:
         """Close every connection."""
         await self._replicas.close()
         await self._cluster.close()
+
+    def looks_after(self, namespace: str | None) -> bool:
+        """Whether the runs there are this process's."""
+        return namespace in self._namespaces
 
     def wake(self, namespace: str, name: str) -> None:
         """Something about this run has changed: look now."""
@@ -137,22 +150,45 @@ class Runs:
         Objects are listed before runs: what a run makes in between must not look as if it had none.
         """
         selector = f"{names.COMPONENT_LABEL}={names.CAPTURE},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
-        found = await self._listed(_PATH_KINDS, self._namespaces, selector)
-        bodies = [body for ns in self._namespaces for body in await self._cluster.list(KIND, ns)]
+        routed = f"{names.COMPONENT_LABEL}={names.ROUTED},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
+        found = self._ours(await self._listed(_PATH_KINDS, self._namespaces.listed, selector))
+        services = self._ours(await self._listed(("Service",), self._namespaces.listed, routed))
+        bodies = self._ours(await self._listed((KIND,), self._namespaces.listed, ""))
         for body in bodies:
             key = (body["metadata"]["namespace"], body["metadata"]["name"])
             if self._is_late(key, body):
                 log.warning("Run %s/%s is past its expiry and its loop is silent: taking over", *key)
                 await self.pass_once(*key)
-            if _overdue_s(body) >= HOPELESS_S:
+            if overdue_s(body, time.time()) >= HOPELESS_S:
                 log.error("Run %s/%s is long past its expiry and does not end: taking it down", *key)
                 await self._abandon(*key)
+            if is_over(body, time.time()):
+                await self._delete_finished(key, body["metadata"]["uid"])
         living = {_key(body) for body in bodies if body.get("status", {}).get("phase") != "Complete"}
+        self._finished = {_key(body) for body in bodies} - living
         for plan in orphan_plans(found, living, time.time()):
             await apply_steps(self._cluster, plan.namespace, plan.steps)
+        await self._take_filters_out(services, living)
         phases = [body.get("status", {}).get("phase", "Pending") for body in bodies]
         metrics.count_phases(phases)
         self._swept_at = time.monotonic()
+
+    async def follow(self) -> None:
+        """Services that ended runs left to customers lead where the primary's Services lead now."""
+        selector = f"{names.COMPONENT_LABEL}={names.CAPTURE},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
+        for service in self._ours(await self._listed(("Service",), self._namespaces.listed, selector)):
+            meta, known = service["metadata"], stands_for(service)
+            key = (meta["namespace"], meta["labels"].get(names.RUN_LABEL, ""))
+            if known is None or (key in self._lines and self._lines[key].driven and key not in self._finished):
+                continue  # its run's own passes keep it up to date
+            manifest = followed(service, await self._cluster.get("Service", meta["namespace"], known[0]))
+            if manifest is None:
+                continue
+            log.info("Service %s/%s follows the Service %s", meta["namespace"], meta["name"], known[0])
+            try:
+                await self._cluster.apply(manifest)
+            except ApiRefusal as refusal:
+                log.warning("Service %s/%s: %s", meta["namespace"], meta["name"], refusal)
 
     def stale(self) -> str:
         """What has not happened for too long, or "" when all is well."""
@@ -167,8 +203,16 @@ class Runs:
     def _line(self, key: Key) -> _Line:
         return self._lines.setdefault(key, _Line())
 
+    async def _delete_finished(self, key: Key, uid: str) -> None:
+        """Its time after the end is over. A refusal keeps nobody else waiting."""
+        log.info("Run %s/%s is deleted: its ttlAfterFinished has passed", *key)
+        try:
+            await self._cluster.delete(KIND, *key, uid=uid)
+        except ApiRefusal as refusal:
+            log.warning("Run %s/%s cannot be deleted: %s", *key, refusal)
+
     def _is_late(self, key: Key, body: Manifest) -> bool:
-        if _overdue_s(body) < 0:
+        if overdue_s(body, time.time()) < 0:
             return False
         line = self._lines.get(key)
         return line is None or time.monotonic() - line.passed_at > LATE_S
@@ -187,47 +231,50 @@ class Runs:
         await apply(self._cluster, self._replicas, seen, plan, line.memory, line.written, self._instance)
         return Outcome(plan.requeue_after, plan.released)
 
+    async def _take_filters_out(self, services: Iterable[Manifest], living: set[Key]) -> None:
+        """Of runs that live no more. A route that can't be edited keeps no other one waiting."""
+        for service in services:
+            meta = service["metadata"]
+            if (meta["namespace"], meta["labels"].get(names.RUN_LABEL, "")) in living:
+                continue
+            try:
+                await apply_steps(self._cluster, meta["namespace"], unclaimed_steps([service], time.time()))
+            except ApiRefusal as refusal:
+                log.warning(
+                    "Service %s/%s: its filter stays in its route: %s", meta["namespace"], meta["name"], refusal
+                )
+
     async def _unreadable(self, body: Manifest, error: ValidationError) -> Outcome:
-        """A body that the schema lets through and the models do not: said in the status, and it still expires."""
-        meta, status = body["metadata"], body.get("status", {})
+        """A body that the schema lets through and the models do not: said in the status, and it ends all the same."""
+        meta, status, now = body["metadata"], body.get("status", {}), time.time()
         if "deletionTimestamp" in meta:
             return Outcome(PAUSE_S, released=True)
         if status.get("phase") == "Complete":
             return Outcome(SWEEP_S)
-        namespace = meta["namespace"]
-        if _overdue_s(body) >= 0:
-            await self._abandon(namespace, meta["name"])
         first = error.errors()[0]
-        message = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
-        (accepted,) = set_condition(
-            (),
-            ConditionType.ACCEPTED,
-            "False",
-            Reason.INVALID_SPEC,
-            message,
-            generation=meta["generation"],
-            now=datetime.now(UTC),
-        )
-        known = status.get("conditions", [])
-        if any(c.get("reason") == accepted.reason and c.get("message") == accepted.message for c in known):
-            return Outcome(SWEEP_S)
-        log.warning("Run %s/%s cannot be read: %s", namespace, meta["name"], message)
-        said = {
-            "observedGeneration": meta["generation"],
-            "message": accepted.message,
-            "conditions": [accepted.to_json(), *(c for c in known if c.get("type") != accepted.type)],
-        }
-        identity = {"name": meta["name"], "namespace": namespace, "uid": meta["uid"]}
-        await self._cluster.apply_status(
-            {"apiVersion": API_VERSION, "kind": KIND, "metadata": identity, "status": {**status, **said}}
-        )
-        return Outcome(SWEEP_S)
+        problem = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+        end, said = end_of(body, problem, now), refused_status(body, problem, now)
+        if end is not None and not await self._abandon(meta["namespace"], meta["name"]):
+            said = ended_status(body, problem, end, now)
+        if said != status:
+            log.warning("Run %s/%s cannot be read: %s", meta["namespace"], meta["name"], problem)
+            identity = {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]}
+            await self._cluster.apply_status(
+                {"apiVersion": API_VERSION, "kind": KIND, "metadata": identity, "status": said}
+            )
+        ahead = due(body) - now
+        return Outcome(min(SWEEP_S, ahead) if ahead > 0 else PAUSE_S)
 
-    async def _abandon(self, namespace: str, name: str) -> None:
-        """Take a run down by names and labels, since nothing else of it can be relied on."""
+    async def _abandon(self, namespace: str, name: str) -> bool:
+        """Take a run down by names and labels, since nothing else can be relied on. Whether there was anything."""
         selector = f"{names.RUN_LABEL}={name},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
         found = await self._listed(OWN_KINDS, (namespace,), selector)
-        await apply_steps(self._cluster, namespace, abandoned_steps(found, time.time()))
+        steps = abandoned_steps(found, time.time())
+        await apply_steps(self._cluster, namespace, steps)
+        return bool(steps)
+
+    def _ours(self, found: list[Manifest]) -> list[Manifest]:
+        return [body for body in found if self.looks_after(body["metadata"]["namespace"])]
 
     async def _listed(self, kinds: Iterable[str], namespaces: Iterable[str], selector: str) -> list[Manifest]:
         return [
@@ -236,13 +283,6 @@ class Runs:
             for kind in kinds
             for item in await self._cluster.list(kind, ns, selector=selector)
         ]
-
-
-def _overdue_s(body: Manifest) -> float:
-    """How long a run should have been over, in seconds; negative while it need not be, or when it is."""
-    status = body.get("status", {})
-    expiry = status.get("expiryTime")
-    return time.time() - times.seconds(expiry) if expiry and status.get("phase") != "Complete" else -math.inf
 
 
 def _key(body: Manifest) -> Key:

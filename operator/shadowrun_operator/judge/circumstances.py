@@ -8,16 +8,16 @@ import math
 from collections.abc import Sequence
 
 import msgspec
-from shadowrun_mirror.evidence import Amount, LivePath, PrimaryEvidence, Window
+from shadowrun_mirror.evidence import Amount, ClassEvidence, LivePath, PrimaryEvidence, Window
 from shadowrun_mirror.histogram import Histogram
 from shadowrun_mirror.reasons import FailureReason, FlagReason
 
-from shadowrun_operator.judge.facts import Facts, RateChange
+from shadowrun_operator.judge.facts import Facts, RateChange, SpecChange
 from shadowrun_operator.judge.figures import percent, seconds
 from shadowrun_operator.judge.funnel import ArmCounts, Funnel
 from shadowrun_operator.judge.hours import Hours, hours
 from shadowrun_operator.judge.live_path import Comparison, compared
-from shadowrun_operator.judge.merge import Merged, together
+from shadowrun_operator.judge.merge import Merged
 from shadowrun_operator.judge.parity import ArmParity, parities
 from shadowrun_operator.judge.rules import Rules
 
@@ -114,6 +114,7 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     primary_first_byte: Spread = Spread()
     lag: Spread = Spread()
     rates: tuple[RateChange, ...] = ()
+    changes: tuple[SpecChange, ...] = ()
     weights: tuple[ClassWeight, ...] = ()
     weighted: tuple[WeightedShare, ...] = ()
     customers: tuple[Customers, ...] = ()
@@ -124,9 +125,8 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
 
 
-def circumstances(rules: Rules, evidence: Merged, facts: Facts, funnel: Funnel) -> Circumstances:
-    """All circumstances of a run."""
-    whole = together(evidence.counted, "")
+def circumstances(rules: Rules, evidence: Merged, facts: Facts, funnel: Funnel, whole: ClassEvidence) -> Circumstances:
+    """All circumstances of a run; `whole` is the evidence of all classes together."""
     watch = facts.watch
     return Circumstances(
         mode="External" if rules.external else "Proxy",
@@ -138,12 +138,13 @@ def circumstances(rules: Rules, evidence: Merged, facts: Facts, funnel: Funnel) 
         primary_first_byte=spread(whole.primary.first_byte),
         lag=spread(evidence.lag),
         rates=facts.rates,
+        changes=facts.changes,
         weights=_weights(rules),
         weighted=_weighted(rules, funnel),
         customers=_customers(evidence, watch.before if watch is not None else LivePath()),
         warm_up=_warm_up(evidence),
         hours=hours(rules, evidence),
-        parities=parities(rules, evidence),
+        parities=parities(rules, evidence.counted, whole),
         attempt=facts.attempt,
         comparisons=compared(watch, rules.live_path) if watch is not None and rules.live_path is not None else (),
     )
@@ -151,7 +152,11 @@ def circumstances(rules: Rules, evidence: Merged, facts: Facts, funnel: Funnel) 
 
 def flagged_pairs(evidence: Merged, reason: FlagReason, traffic_class: str) -> int:
     """Counted pairs of a class (all of them: "") with a flag."""
-    return together(evidence.counted, traffic_class).flagged.get(reason.value, Amount()).requests
+    return sum(
+        of_class.flagged.get(reason.value, Amount()).requests
+        for name, of_class in evidence.counted.classes.items()
+        if traffic_class in ("", name)
+    )
 
 
 def spread(histogram: Histogram) -> Spread:

@@ -17,6 +17,10 @@ by at least as much as the bound is away from the mean (more where more answers 
 criterion is open, ThresholdDrifted. A refuted Better means: proven not better. Informational
 criteria are judged alone (no Holm) and take no part in the verdict. A critical criterion is judged like any other; when
 several are refuted it is named first.
+
+With the weight Tokens z is weighted by the size of the request, bounded (`thresholds.HEAVIEST`): the mean is then a
+difference of shares of the tokens. The quantiles of limits remain those over requests, and as no histogram knows
+weights, a limit that has drifted leaves such a criterion open.
 """
 
 import math
@@ -24,8 +28,8 @@ from typing import Literal
 
 import msgspec
 from shadowrun_mirror.blocks import BlockSeries
-from shadowrun_mirror.config import Metric
-from shadowrun_mirror.evidence import ArmEvidence, Window
+from shadowrun_mirror.config import Indicator, Metric, Weight
+from shadowrun_mirror.evidence import Amount, ArmEvidence, Window
 
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.interval import MIN_BLOCKS, Estimate, estimate
@@ -51,6 +55,7 @@ class CriterionResult(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     metric: Metric
+    weight: Weight = "Requests"
     traffic_class: str
     quantile: float | None
     require: Require
@@ -171,12 +176,12 @@ def _case(
         now, ours = (histogram_of(counted[arm], criterion.metric) for arm in (rules.baseline, rules.candidate))
         place = position(now, limit_s, before.count)
         if place is not None and place.drifted(criterion.quantile or 0.5):
-            drifted, near = True, levels(criterion, now, ours, place)
+            drifted, near = True, () if criterion.weight == "Tokens" else levels(criterion, now, ours, place)
     return _Case(
         criterion=criterion,
         limit=limit,
         found=found,
-        gap=_gap(criterion, indicator is not None and (limit_s is not None or _is_share(criterion)), found),
+        gap=_gap(criterion, indicator is not None and _is_frozen(criterion, indicator), found),
         baseline_limit_s=limit_s,
         challenger_limit_s=indicator.challenger_limit_s if indicator else None,
         position=place,
@@ -207,8 +212,10 @@ def _share_limit(criterion: Criterion) -> float:
     return criterion.margin if criterion.require == "Better" else -criterion.margin
 
 
-def _is_share(criterion: Criterion) -> bool:
-    return criterion.metric not in LATENCIES
+def _is_frozen(criterion: Criterion, indicator: Indicator) -> bool:
+    """Whether the warm-up gave all the numbers that the criterion is counted by."""
+    has_limit = criterion.metric not in LATENCIES or indicator.baseline_limit_s is not None
+    return has_limit and (criterion.weight == "Requests" or indicator.heaviest is not None)
 
 
 def _fail_levels(rules: Rules, cases: list[_Case]) -> dict[str, float]:
@@ -236,6 +243,7 @@ def _result(rules: Rules, case: _Case, fail_alpha: float) -> CriterionResult:
     return CriterionResult(
         name=c.name,
         metric=c.metric,
+        weight=c.weight,
         traffic_class=c.traffic_class,
         quantile=c.quantile,
         require=c.require,
@@ -298,8 +306,9 @@ def _figure(criterion: Criterion, results: ArmEvidence) -> float | None:
     if criterion.metric in LATENCIES:
         value = histogram_of(results, criterion.metric).quantile(criterion.quantile or 0.5)
         return value if math.isfinite(value) else None
-    failed = sum(a.requests for a in results.failed.values())
-    ended = results.completed.requests + failed
-    if not ended:
+    failures = sum(results.failed.values(), Amount())
+    counted = failures if criterion.metric == "Failures" else results.within_slo
+    ended = results.completed + failures
+    if not ended.requests or not ended.bytes:
         return None
-    return (failed if criterion.metric == "Failures" else results.within_slo.requests) / ended
+    return counted.bytes / ended.bytes if criterion.weight == "Tokens" else counted.requests / ended.requests

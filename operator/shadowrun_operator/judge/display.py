@@ -11,6 +11,8 @@
 
 import math
 from bisect import bisect_left
+from collections.abc import Mapping
+from functools import lru_cache
 from itertools import accumulate
 
 import msgspec
@@ -19,7 +21,6 @@ from shadowrun_mirror.evidence import ArmEvidence, ClassEvidence, Wins
 from shadowrun_mirror.histogram import GAMMA, Histogram
 
 from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel
-from shadowrun_operator.judge.merge import Merged, together
 from shadowrun_operator.judge.rules import Rules
 
 PROBABILITIES = (0.5, 0.95, 0.99)
@@ -96,12 +97,11 @@ class ClassReport(msgspec.Struct, frozen=True, kw_only=True):
     times: tuple[Quantiles, ...]
 
 
-def arm_reports(rules: Rules, evidence: Merged, funnel: Funnel) -> tuple[ArmReport, ...]:
-    """Every arm in all classes together, and in each of them."""
+def arm_reports(rules: Rules, scopes: Mapping[str, ClassEvidence], funnel: Funnel) -> tuple[ArmReport, ...]:
+    """Every arm in every scope: all classes together (""), and each of them (`merge.scopes`)."""
     reports: list[ArmReport] = []
     counts = {"": funnel.arms} | {c.name: c.arms for c in funnel.classes}
-    for name in ("", *sorted(evidence.counted.classes)):
-        found = together(evidence.counted, name)
+    for name, found in scopes.items():
         reports += [
             ArmReport(
                 arm=arm,
@@ -116,12 +116,11 @@ def arm_reports(rules: Rules, evidence: Merged, funnel: Funnel) -> tuple[ArmRepo
     return tuple(reports)
 
 
-def class_reports(evidence: Merged) -> tuple[ClassReport, ...]:
-    """All classes together, and each of them."""
-    found = ((name, together(evidence.counted, name)) for name in ("", *sorted(evidence.counted.classes)))
+def class_reports(scopes: Mapping[str, ClassEvidence]) -> tuple[ClassReport, ...]:
+    """All classes together (""), and each of them."""
     return tuple(
         ClassReport(traffic_class=name, times=_known(quantiles("Queue", c.queue), quantiles("Forward", c.forward)))
-        for name, c in found
+        for name, c in scopes.items()
     )
 
 
@@ -138,30 +137,46 @@ def latencies(results: ArmEvidence) -> tuple[Quantiles, ...]:
 
 def quantiles(metric: str, histogram: Histogram) -> Quantiles:
     """p50, p95 and p99 with their intervals."""
-    p50, p95, p99 = (_finite(histogram.quantile(p)) for p in PROBABILITIES)
-    ranges = tuple(order_range(histogram, p) for p in PROBABILITIES) if histogram.count else ()
+    ranked = _Ranked(histogram)
+    p50, p95, p99 = (ranked.quantile(p) for p in PROBABILITIES)
+    ranges = tuple(ranked.range_of(p, ALPHA) for p in PROBABILITIES) if ranked.count else ()
     return Quantiles(
-        metric=metric, answers=histogram.count, failed=histogram.failed, p50=p50, p95=p95, p99=p99, ranges=ranges
+        metric=metric, answers=ranked.count, failed=histogram.failed, p50=p50, p95=p95, p99=p99, ranges=ranges
     )
 
 
 def order_range(histogram: Histogram, p: float, alpha: float = ALPHA) -> Range:
     """Bounds of the true p-quantile with at least 1 - alpha, for independent answers."""
-    edges = sorted(histogram.bins)
-    counts = list(accumulate(histogram.bins[index] for index in edges))
-    low, high = rank_bounds(histogram.count, p, alpha)
-
-    def holding(rank: int) -> int | None:
-        place = bisect_left(counts, rank)
-        return edges[place] if place < len(edges) else None
-
-    below, above = (holding(low) if low else None), holding(high)
-    return Range(
-        low=None if below is None else float(GAMMA ** (below - 1)),
-        high=None if above is None else float(GAMMA**above),
-    )
+    return _Ranked(histogram).range_of(p, alpha)
 
 
+class _Ranked:
+    """A histogram's bins in order, with the number of values up to each: sorted once, asked often."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._edges = sorted(histogram.bins)
+        self._upto = list(accumulate(histogram.bins[index] for index in self._edges))
+        self.count = (self._upto[-1] if self._upto else 0) + histogram.failed
+
+    def quantile(self, p: float) -> float | None:
+        """As `Histogram.quantile`; None where that is not finite."""
+        held = self._holding(math.ceil(p * self.count)) if self.count else None
+        return None if held is None else float(GAMMA**held)
+
+    def range_of(self, p: float, alpha: float) -> Range:
+        low, high = rank_bounds(self.count, p, alpha)
+        below, above = (self._holding(low) if low else None), self._holding(high)
+        return Range(
+            low=None if below is None else float(GAMMA ** (below - 1)),
+            high=None if above is None else float(GAMMA**above),
+        )
+
+    def _holding(self, rank: int) -> int | None:
+        place = bisect_left(self._upto, rank)
+        return self._edges[place] if place < len(self._edges) else None
+
+
+@lru_cache(maxsize=4096)
 def rank_bounds(count: int, p: float, alpha: float = ALPHA) -> tuple[int, int]:
     """(l, u): the l-th and u-th smallest of `count` values enclose the p-quantile with at least 1 - alpha.
 
@@ -205,10 +220,6 @@ def _inverse(found: Quantiles) -> Quantiles:
 
 def _over(value: float | None) -> float | None:
     return None if not value else 1 / value
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _shares(results: ArmEvidence, counts: ArmCounts) -> Shares:

@@ -12,8 +12,9 @@ class ArmFacts(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     images: tuple[str, ...] = ()  # with digests
     nodes: tuple[str, ...] = ()
-    labels: dict[str, str] = {}  # matched node labels and their value; several values joined by ", "
+    labels: dict[str, str] = {}  # matched node labels, and those that name a driver; several values joined by ", "
     model: str = ""
+    url: str = ""  # of an arm that others run
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,13 +35,22 @@ class RateChange(msgspec.Struct, frozen=True, kw_only=True):
     rate: int = 0
 
 
+class SpecChange(msgspec.Struct, frozen=True, kw_only=True):
+    """From `at` (UTC seconds) on, a field of the spec that may change while the run is active had this value."""
+
+    at: float
+    field: str
+    value: str
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything else the verdict or its reader needs.
 
     `indicators` are those the counted windows were counted by, as in `MirrorConfig`. Instants are UTC seconds.
     `patch` is the difference between the pod templates of baseline and candidate, as text. `end_message` explains the
     end, for instance the reason somebody gave for stopping. `rates` says what the sampling rates were when copying
-    began, and when they changed since; `watch` what was seen of customers.
+    began, and when they changed since; `watch` what was seen of customers; `changes` the history of the fields that may
+    change.
     """
 
     run: str
@@ -59,6 +69,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     rates: tuple[RateChange, ...] = ()
     watch: Watch | None = None
+    changes: tuple[SpecChange, ...] = ()
 
     def indicator(self, criterion: str) -> Indicator | None:
         """The indicator a criterion was counted by."""

@@ -9,7 +9,7 @@ A finding says what the verdict is if no graver finding exists. The gravest grou
     Void       NoEvidence                 Inconclusive   no counted pair
     Void       EvidenceMissing            Inconclusive   a pod could not be read, or none of capture where it is ours
     Void       EvidenceInconsistent       Inconclusive   counters contradict each other
-    Void       NoisyBaseline              Inconclusive   control differs from baseline, see `noisy_baseline`; or its
+    Void       NoisyBaseline              Inconclusive   control differs from baseline, see `noise`; or its
                                                          cache holds another share, see `parity`
     Refuted    DroppedHardRequests        Fail           the candidate fails the long requests, see `dropped_hard`
     Refuted    CriterionFailed            Fail           a gating criterion is refuted
@@ -19,7 +19,8 @@ A finding says what the verdict is if no graver finding exists. The gravest grou
     Open       MirrorOverloaded           Inconclusive   more than 20 % of the pairs are Lagged
     Open       ArmsOutOfStep              Inconclusive   more than 20 % of the pairs are DispatchSkew
     Open       SendOrderBiased            Inconclusive   an arm was first too often or too rarely, see `parity`
-    Open       TokenSourcesDiffer         Inconclusive   TPOT gates, and more than 1 % of its pairs have no equal count
+    Open       TokenSourcesDiffer         Inconclusive   TPOT gates (as a metric, or in the SLO of WithinSLO), and more
+                                                         than 1 % of its pairs have no equal count
     Open       TPOTMissing                Inconclusive   TPOT gates, and the candidate has it for over 1 % fewer answers
     Open       AnswerLengthsDiffer        Inconclusive   TPOT gates, and the output tokens per answer that the arms
                                                          report differ by more than a quarter, see `token_counts`
@@ -36,30 +37,27 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 import msgspec
-from shadowrun_mirror.evidence import ArmEvidence
-from shadowrun_mirror.histogram import GAMMA
 from shadowrun_mirror.reasons import DropReason, FlagReason
 
 from shadowrun_operator.api.conditions import EndReason
 from shadowrun_operator.judge.circumstances import flagged_pairs
 from shadowrun_operator.judge.coverage import lacking_coverage
-from shadowrun_operator.judge.criteria import CriterionResult, Gap, estimate_of
+from shadowrun_operator.judge.criteria import CriterionResult, Gap
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.figures import percent
 from shadowrun_operator.judge.funnel import Count, Funnel
 from shadowrun_operator.judge.hard_drops import hard_drop
-from shadowrun_operator.judge.merge import Merged, inconsistencies, together
+from shadowrun_operator.judge.merge import Merged, inconsistencies
+from shadowrun_operator.judge.noise import noise
 from shadowrun_operator.judge.parity import cache_bias, order_bias
-from shadowrun_operator.judge.rules import LATENCIES, Criterion, Rules
-from shadowrun_operator.judge.thresholds import histogram_of
-from shadowrun_operator.judge.token_counts import unlike_lengths, without_tpot
+from shadowrun_operator.judge.rules import Rules
+from shadowrun_operator.judge.token_counts import judged_by_tpot, unlike_lengths, without_tpot
 from shadowrun_operator.judge.words import criterion_sentence, names
 
 Group = Literal["Void", "Refuted", "Open"]
 GROUPS: tuple[Group, ...] = ("Void", "Refuted", "Open")
 
 LOST_SHARE = 0.01
-NOISE_ALPHA = 0.05
 FLAGGED_SHARE = 0.2
 """A fifth: what is left must decide a median by itself, with room; less is the ordinary unrest of a busy node."""
 _OF_ALL = (FlagReason.LAGGED, FlagReason.DISPATCH_SKEW)  # flags that concern every metric
@@ -161,37 +159,14 @@ def evidence_inconsistent(case: Case) -> Finding | None:
 
 
 def noisy_baseline(case: Case) -> Finding | None:
-    """Whether the control arm, equal to the baseline, nevertheless differs from it by more than half the margin.
-
-    For shares the difference expected is 0 and the margin the criterion's. For latencies z of the control contains the
-    margin, so what is expected is the share of the baseline's own answers between the two limits, and half of that is
-    tolerated. Two-sided, `NOISE_ALPHA` shared among the gating criteria, in bounds for a single look (with the caution
-    of short runs): they are narrower than those of criteria, so that noise is seen sooner than anything passes, and
-    what one look takes for noise another may still clear, for it ends no run.
-    """
-    arm = case.rules.control
-    if arm is None or not case.rules.gating:
-        return None
-    alpha = NOISE_ALPHA / 2 / len(case.rules.gating)
-    for criterion in case.rules.gating:
-        found = estimate_of(case.rules, case.evidence, arm, criterion.name)
-        if found is None or not found.decidable:
-            continue  # the candidate's pairs are the same ones, so TooFewPairs says it
-        least, most, tolerated = _equal_arms(case, criterion)
-        low, high = found.once(alpha)
-        if low > most + tolerated or high < least - tolerated:
-            message = (
-                f'The control differs from the baseline in "{criterion.name}": {_points(found.mean)} points'
-                f" [{_points(low)}, {_points(high)}] over {found.pairs} pairs, expected"
-                f" {_points((least + most) / 2)} ± {100 * tolerated:.1f}."
-            )
-            return Finding(group="Void", reason="NoisyBaseline", message=message)
-    return None
+    """Whether the control, equal to the baseline, nevertheless differs from it; `noise` says by how much it may."""
+    found = noise(case.rules, case.evidence, case.facts)
+    return Finding(group="Void", reason="NoisyBaseline", message=found) if found else None
 
 
 def dropped_hard(case: Case) -> Finding | None:
     """Whether the candidate got rid of the long requests by failing them; `hard_drops` says when."""
-    found = hard_drop(case.rules, case.funnel)
+    found = hard_drop(case.rules, case.evidence, case.funnel)
     return Finding(group="Refuted", reason="DroppedHardRequests", message=found) if found else None
 
 
@@ -260,8 +235,8 @@ def too_flagged(reason: FlagReason, limit: float, word: str, sentence: str) -> C
     """
 
     def rule(case: Case) -> Finding | None:
-        named = {c.traffic_class for c in case.rules.gating if reason in _OF_ALL or c.metric == "TPOT"}
-        wanted = {"", *named} if reason in _OF_ALL else named
+        named = {c.traffic_class for c in case.rules.gating}
+        wanted = {"", *named} if reason in _OF_ALL else set(judged_by_tpot(case.rules))
         scopes = [
             ("the run", "", case.funnel.pairs),
             *((f'class "{c.name}"', c.name, c.pairs) for c in case.funnel.classes),
@@ -321,8 +296,8 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
         FlagReason.TOKEN_SOURCES_DIFFER,
         LOST_SHARE,
         "TokenSourcesDiffer",
-        "have no time per token, because only one of the arms reported a number of tokens that can be believed, and an"
-        " arm must not choose the answers it is judged by",
+        "have no equal time per token, because only one of the arms reported a number of tokens that can be believed,"
+        " and an arm must not choose the answers it is judged by",
     ),
     tpot_missing,
     lengths_differ,
@@ -331,27 +306,6 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
     open_criterion("ThresholdDrifted"),
     open_criterion("Undecided"),
 )
-
-
-def _equal_arms(case: Case, criterion: Criterion) -> tuple[float, float, float]:
-    """Mean of z between equal arms, as (least, most), and how far from it an arm may be."""
-    if criterion.metric not in LATENCIES:
-        return 0.0, 0.0, criterion.margin / 2
-    indicator = case.facts.indicator(criterion.name)
-    if indicator is None or indicator.baseline_limit_s is None or criterion.ratio == 1.0:
-        return 0.0, 0.0, 0.0
-    results = together(case.evidence.counted, criterion.traffic_class).arms.get(case.rules.baseline, ArmEvidence())
-    histogram = histogram_of(results, criterion.metric)
-    if not histogram.count:
-        return 0.0, 0.0, 0.0
-    at = histogram.share_at_most(indicator.baseline_limit_s)
-    limit = indicator.baseline_limit_s * criterion.ratio
-    least, most = histogram.share_at_most(limit) - at, histogram.share_at_most(limit * GAMMA) - at
-    return least, most, abs(least + most) / 4
-
-
-def _points(share: float) -> str:
-    return f"{100 * share:+.1f}"
 
 
 def gravest(found: Iterable[Finding]) -> Finding | None:

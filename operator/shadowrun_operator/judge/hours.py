@@ -6,9 +6,9 @@ seconds in a run of weeks. Busy hours are those with the most pairs; the share t
 """
 
 from collections import Counter
-from datetime import UTC, datetime
 
 import msgspec
+import numpy as np
 from shadowrun_mirror.blocks import BlockSeries
 
 from shadowrun_operator.judge.merge import Merged
@@ -16,6 +16,7 @@ from shadowrun_operator.judge.rules import Rules
 
 DAY_S = 86_400
 _PEAKS = 3
+_EPOCH_DAY = 3  # the first of January 1970 was a Thursday
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -67,10 +68,13 @@ def hour_counts(rules: Rules, evidence: Merged) -> Counter[tuple[int, int]]:
 
 def _of_series(series: BlockSeries, block_s: int) -> Counter[tuple[int, int]]:
     counts: Counter[tuple[int, int]] = Counter()
-    length = block_s << series.level
-    for block, (pairs, _) in series.sums.items():
-        at = datetime.fromtimestamp((block + 0.5) * length, UTC)
-        counts[at.weekday(), at.hour] += pairs
+    length, count = block_s << series.level, len(series.sums)
+    middles = (2 * np.fromiter(series.sums, np.int64, count) + 1) * length  # in half seconds
+    weights = np.fromiter((weight for weight, _ in series.sums.values()), np.int64, count)
+    per_pair = int(weights.sum()) / series.pairs if series.weighed else 1
+    hours_since, places = np.unique(middles // 7200, return_inverse=True)
+    for hour, weight in zip(hours_since.tolist(), np.bincount(places, weights).tolist(), strict=True):
+        counts[(hour // 24 + _EPOCH_DAY) % 7, hour % 24] += round(weight / per_pair) or 1
     return counts
 
 
@@ -79,4 +83,5 @@ def _note(rules: Rules, seen: int) -> str:
         return ""
     asked = rules.min_duration_s
     why = f" The spec asks for no whole day (minDuration {asked} s)." if asked < DAY_S else ""
+    why += f" It copies from {rules.daily_window} only." if rules.daily_window else ""
     return f"Of the 24 hours of a day {24 - seen} were not seen: the verdict says nothing about their load.{why}"

@@ -9,14 +9,15 @@ to be large for "at most m are lost". At the k of `sequence` that is 4 to 5 / n,
 import math
 
 _STEPS = 30
+_ROUNDING = 1e-12  # of weighted counts, which are no whole numbers
 
 
-def distance(pairs: int, won: int, lost: int, mean: float) -> float:
+def distance(pairs: float, won: float, lost: float, mean: float) -> float:
     """Twice the log likelihood ratio of the counts seen against a true mean of `mean`; 0 at the mean seen."""
     q = _share_lost(pairs, won, lost, mean)
     found = 0.0
     for count, share in ((won, q + mean), (lost, q), (pairs - won - lost, 1 - 2 * q - mean)):
-        if not count:
+        if count <= _ROUNDING * pairs:
             continue
         if share <= 0:
             return math.inf
@@ -24,7 +25,7 @@ def distance(pairs: int, won: int, lost: int, mean: float) -> float:
     return max(0.0, 2 * found)
 
 
-def highest_mean(pairs: int, won: int, lost: int, most: float) -> float:
+def highest_mean(pairs: float, won: float, lost: float, most: float) -> float:
     """The highest mean (up to 1) whose distance from the counts is at most `most`."""
     inside, outside = (won - lost) / pairs, 1.0
     for _ in range(_STEPS):
@@ -36,7 +37,7 @@ def highest_mean(pairs: int, won: int, lost: int, most: float) -> float:
     return outside
 
 
-def _share_lost(pairs: int, won: int, lost: int, difference: float) -> float:
+def _share_lost(pairs: float, won: float, lost: float, difference: float) -> float:
     """The likeliest share lost, q, if the shares won and lost differ by `difference`.
 
     The larger root of 2 n q^2 + ((2n - won + lost) d - won - lost) q - lost d (1 - d) = 0 (Tango, Statistics in

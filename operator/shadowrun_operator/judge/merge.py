@@ -171,6 +171,11 @@ def together(window: Window, traffic_class: str) -> ClassEvidence:
     return whole
 
 
+def scopes(window: Window) -> dict[str, ClassEvidence]:
+    """All classes together as "", then each of them in the order of their names."""
+    return {name: together(window, name) for name in ("", *sorted(window.classes))}
+
+
 def inconsistencies(evidence: Merged, arms: Collection[str]) -> tuple[str, ...]:
     """Sentences about counters that contradict each other; empty for evidence that adds up.
 

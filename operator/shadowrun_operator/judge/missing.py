@@ -3,7 +3,8 @@
 Nothing is known of a request that was selected and never became a pair. With a share m of them missing and z between -1
 and 1, the mean over all lies between (1 - m) z - m and (1 - m) z + m (Manski, Partial Identification of Probability
 Distributions, 2003, ch. 1). A criterion that holds even at the lower end can't be owed to what was shed. Most don't:
-5 % missing are 5 points, more than most margins, which is why the gates are the floors of coverage.
+5 % missing are 5 points, more than most margins, which is why the gates are the floors of coverage. For a criterion in
+tokens, m is the larger share of the two, of the requests and of their tokens: weights are bounded, so it lies between.
 """
 
 import msgspec
@@ -41,6 +42,8 @@ def _worst_case(rules: Rules, funnel: Funnel, result: CriterionResult) -> WorstC
         return None
     missing = max(0, selected.requests - pairs.requests)
     m = missing / selected.requests
+    if result.weight == "Tokens" and selected.tokens > 0:
+        m = max(m, (selected.tokens - pairs.tokens) / selected.tokens)
     proven = -1.0 if result.lower is None else result.lower
     return WorstCase(
         criterion=result.name,

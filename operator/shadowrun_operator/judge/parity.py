@@ -12,7 +12,7 @@
 import math
 
 import msgspec
-from shadowrun_mirror.evidence import ArmEvidence, Window
+from shadowrun_mirror.evidence import ArmEvidence, ClassEvidence, Window
 
 from shadowrun_operator.judge.display import cached_share
 from shadowrun_operator.judge.merge import Merged, together
@@ -39,12 +39,11 @@ class ArmParity(msgspec.Struct, frozen=True, kw_only=True):
     held_s: float | None
 
 
-def parities(rules: Rules, evidence: Merged) -> tuple[ArmParity, ...]:
-    """Every arm over all classes."""
-    arms = together(evidence.counted, "").arms
-    known = {arm: arms.get(arm, ArmEvidence()) for arm in rules.arms}
+def parities(rules: Rules, window: Window, whole: ClassEvidence) -> tuple[ArmParity, ...]:
+    """Every arm over all classes of the window, which are `whole` together."""
+    known = {arm: whole.arms.get(arm, ArmEvidence()) for arm in rules.arms}
     places = sum(result.sent_first for result in known.values())
-    length = _length(evidence.counted)
+    length = _length(window)
     return tuple(
         ArmParity(
             arm=arm,

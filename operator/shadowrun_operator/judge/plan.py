@@ -12,7 +12,8 @@ Assumed is: NotWorse, that the arms are equal; Better, that the candidate is bet
 that ratio; shares: that many points), by default twice the margin and no less than `EFFECT` or `EFFECT_OF_SHARES`.
 Latencies are taken as lognormal with a standard deviation `spread` of their logarithm, and d as half of what it would
 be if the arms' latencies had nothing in common, p (1 - p). Pairs are taken as independent: load that comes in waves
-needs a multiple (four times as many where successive noise correlates at 0.9).
+needs a multiple (four times as many where successive noise correlates at 0.9). For the weight Tokens d is `WEIGHED`
+times as large.
 """
 
 import math
@@ -35,6 +36,8 @@ EFFECT = 0.1
 EFFECT_OF_SHARES = 0.02
 _MARGIN = float(ndtri(POWER)) + WIDER
 _MOST_EFFECT = 0.95
+WEIGHED = 2.3
+"""n sum(w^2) / sum(w)^2 of bounded weights w, for prompts as long as those of real conversations (1.9 for others)."""
 DISCORDANCE = 0.04
 """Of shares such as answers within the SLO."""
 _MOST = 10**12
@@ -219,10 +222,10 @@ def _effect(criterion: Criterion, traffic: Traffic, least: float) -> float:
 
 
 def _discordance(criterion: Criterion, traffic: Traffic) -> float:
+    p, weighed = criterion.quantile, WEIGHED if criterion.weight == "Tokens" else 1.0
     if traffic.discordance is not None:
-        return traffic.discordance
-    p = criterion.quantile
-    return DISCORDANCE if p is None else p * (1 - p)
+        return weighed * traffic.discordance
+    return weighed * (DISCORDANCE if p is None else p * (1 - p))
 
 
 def _smallest_margin(criterion: Criterion, traffic: Traffic, alpha: float, coming: int) -> float | None:

@@ -3,8 +3,8 @@
 The JSON form is stable under `version`; a reader ignores fields it does not know. Nothing in it is content. It is kept
 in two parts: what people read as plain JSON, and the evidence compressed. The first has few numbers for each criterion,
 class and arm, whose numbers the API bounds, and texts cut at `TEXT_BOUND`. The second is bounded by `EVIDENCE_BOUND`:
-beyond it, blocks of time are joined pairwise until it fits. All sums stay exact then, so only bounds of criteria that
-rested on finer blocks can differ when the report is judged again.
+beyond it, blocks of time are joined pairwise until it fits. All sums stay exact then, so only bounds that rested on
+finer blocks can differ when the report is judged again.
 """
 
 import base64
@@ -30,11 +30,13 @@ _COARSEST = 24
 
 METHOD = (
     "Bounds that hold at every look (confidence sequence, normal mixture). Mean of the pair indicator over blocks of"
-    " time, as long as its autocorrelation asks for; variance of the ratio by linearisation; the bound by the"
-    " likelihood of pairs won and lost where wider. Pass: lower bound at alpha {pass_alpha:g} above the limit, for"
-    " every criterion. Fail: upper bound below the limit at alpha {fail_alpha:g}, shared among criteria by Holm's"
-    " method. Failures count as infinitely slow. Ranges of quantiles: order statistics, 95 %, answers taken as"
-    " independent."
+    " time, as long as its autocorrelation asks for; in a short run, the longest there are, with a larger variance and"
+    " fewer degrees of freedom; variance of the ratio by linearisation; the bound by the likelihood of pairs won and"
+    " lost where wider. Weight Tokens: pairs weigh by the size of their request, up to {heaviest:g} times the mean of"
+    " the warm-up. Pass: lower bound at alpha {pass_alpha:g} above the limit, for every criterion. Fail: upper bound"
+    " below the limit at alpha {fail_alpha:g}, shared among criteria by Holm's method. DroppedHardRequests: failures by"
+    " blocks of time, self-normalised sums, at every look, alpha {hard_alpha:g} shared among classes. Failures count as"
+    " infinitely slow. Ranges of quantiles: order statistics, 95 %, answers taken as independent."
 )
 
 
@@ -98,4 +100,8 @@ def _coarser(evidence: Merged, level: int) -> Merged:
         arm: {name: series.at_level(level) for name, series in by_criterion.items()}
         for arm, by_criterion in counted.pairs.items()
     }
-    return msgspec.structs.replace(evidence, counted=msgspec.structs.replace(counted, pairs=pairs))
+    classes = {
+        name: msgspec.structs.replace(c, failing={arm: series.at_level(level) for arm, series in c.failing.items()})
+        for name, c in counted.classes.items()
+    }
+    return msgspec.structs.replace(evidence, counted=msgspec.structs.replace(counted, pairs=pairs, classes=classes))

@@ -7,7 +7,7 @@ import math
 from typing import Literal
 
 import msgspec
-from shadowrun_mirror.config import Metric
+from shadowrun_mirror.config import Metric, Weight
 
 from shadowrun_operator.api.quantities import MILLION, Percent
 from shadowrun_operator.api.spec import DEFAULT_CLASS, ClassCondition, Spec
@@ -27,6 +27,7 @@ class Criterion(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     metric: Metric
     require: Require
+    weight: Weight = "Requests"
     traffic_class: str = ""
     quantile: float | None = None
     margin: float = 0.0
@@ -71,7 +72,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     of any criterion's false Fail in the run. `external`: copies come from a proxy of the user's own. `superset`:
     capture can't tell which requests are selected and copies more. `class_rates`: share of each class that is copied,
     where they differ.
-    `min_duration_s`: the shortest counted time the spec asks for, in seconds.
+    `min_duration_s`: the shortest counted time the spec asks for, in seconds. `daily_window`: the only hours of a day
+    that it asks for, in words; "" asks for all. `tpot_limits`: the classes whose SLO
+    limits the time per output token.
     """
 
     criteria: tuple[Criterion, ...]
@@ -91,6 +94,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     class_rates: dict[str, float] = {}
     live_path: LivePathLimits | None = None
     min_duration_s: int = 86_400
+    daily_window: str = ""
+    tpot_limits: tuple[str, ...] = ()
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -114,6 +119,7 @@ def rules_of(spec: Spec, *, block_s: int = 1) -> Rules:
             name=c.name,
             metric=c.metric,
             require=c.require,
+            weight=c.weight,
             traffic_class=c.traffic_class,
             quantile=int(c.quantile[1:]) / 100 if c.quantile else None,
             margin=_share(c.margin),
@@ -140,16 +146,29 @@ def rules_of(spec: Spec, *, block_s: int = 1) -> Rules:
         hardware_required=spec.hardware.policy == "Require" and bool(spec.hardware.match_label_keys),
         warm_up_requests=spec.arms.warmup.requests,
         block_s=block_s,
-        external=spec.capture.mode == "External",
+        external=spec.capture.made_elsewhere,
         superset=_superset(spec),
         class_rates=_class_rates(spec),
         live_path=_live_path(spec),
         min_duration_s=spec.end_conditions.min_duration.seconds,
+        daily_window=_daily_window(spec),
+        tpot_limits=_tpot_limits(spec),
     )
+
+
+def _daily_window(spec: Spec) -> str:
+    window = spec.schedule.daily_window if spec.schedule else None
+    return "" if window is None else f"{window.begins} to {window.ends}, {window.time_zone}"
 
 
 def _share(percent: Percent) -> float:
     return percent.millionths / MILLION
+
+
+def _tpot_limits(spec: Spec) -> tuple[str, ...]:
+    own = {k.name: k.slo for k in spec.classes if k.slo is not None}
+    slos = {name: own.get(name, spec.slo) for name in spec.class_names}
+    return tuple(name for name, slo in slos.items() if slo is not None and slo.tpot is not None)
 
 
 def _superset(spec: Spec) -> bool:
@@ -166,7 +185,7 @@ def _class_rates(spec: Spec) -> dict[str, float]:
 
 def _live_path(spec: Spec) -> LivePathLimits | None:
     guard = spec.live_path_guard
-    if guard is None or spec.capture.mode == "External":
+    if guard is None or spec.capture.made_elsewhere:
         return None
     latency, errors = guard.max_latency_increase, guard.max_error_increase
     return LivePathLimits(

@@ -29,6 +29,17 @@ def multiplier(blocks: float, alpha: float) -> float:
 
 
 @lru_cache(maxsize=4096)
+def least_score(blocks: int, alpha: float) -> float:
+    """What sum(y) / sqrt(sum(y^2)) over so many blocks (2 or more) must exceed, at every look, for a mean above 0.
+
+    k in Student's t with the error about the mean exchanged for the size about 0: S = t sqrt(J / (J - 1 + t^2)). It is
+    always below sqrt(J), which S is where all are equal; one block that is larger than all others makes S 1 at most.
+    """
+    t = of_few(multiplier(blocks, alpha), blocks - 1)
+    return t * math.sqrt(blocks / (blocks - 1 + t * t))
+
+
+@lru_cache(maxsize=4096)
 def of_few(multiple: float, freedom: float) -> float:
     """The same tail of Student's t with `freedom` degrees of freedom: for an error that is itself estimated."""
     return -float(stdtrit(freedom, float(ndtr(-multiple))))

@@ -1,4 +1,5 @@
 """Latency limits from the baseline's warm-up, frozen before anything counts; and which quantile they turned out to be.
+Beside them the size that weighs most, for criteria that weigh pairs by their tokens.
 
 The limit of the p-quantile is the edge of the histogram bin that holds it. Where that bin holds so many answers that
 the edge is far from p (latencies closer together than a bin is wide), `tie_shift` says by how much the share at the
@@ -14,15 +15,18 @@ import math
 
 import msgspec
 from shadowrun_mirror.config import Indicator, Metric
-from shadowrun_mirror.evidence import ArmEvidence, Window
+from shadowrun_mirror.evidence import ArmEvidence, ClassEvidence, Window
 from shadowrun_mirror.histogram import GAMMA, Histogram
 
 from shadowrun_operator.judge.merge import together
-from shadowrun_operator.judge.rules import LATENCIES, Criterion, Rules
+from shadowrun_operator.judge.rules import LATENCIES, MIN_ANSWERS, Criterion, Rules
 
 TIED_ANSWERS = 5
 TIED_SHARE = 0.02
 DRIFT = 0.02
+HEAVIEST = 5
+"""Times the mean size in the warm-up: what a request weighs at most where pairs count by their tokens. Of public
+traces' tokens up to 5 % lie beyond it; and of 200 pairs like the warm-up's, one has 2.5 % of the weight at most."""
 _Z95 = 1.959963984540054
 
 
@@ -87,8 +91,9 @@ def shortfalls(rules: Rules, warm_up: Window) -> tuple[Shortfall, ...]:
     for c in rules.gating or rules.criteria:
         evidence = together(warm_up, c.traffic_class)
         pairs = evidence.admitted.requests - evidence.in_flight.requests
-        if pairs < rules.warm_up_requests:
-            found.append(_shortfall(c, "pairs", pairs, rules.warm_up_requests))
+        least = max(rules.warm_up_requests, MIN_ANSWERS) if c.weight == "Tokens" else rules.warm_up_requests
+        if pairs < least:
+            found.append(_shortfall(c, "pairs", pairs, least))
         if c.metric not in LATENCIES:
             continue
         histogram = histogram_of(evidence.arms.get(rules.baseline, ArmEvidence()), c.metric)
@@ -105,7 +110,8 @@ def tie_shift(criterion: Criterion, histogram: Histogram, limit_s: float) -> flo
 
     The mean of z has to exceed this where it would have to exceed 0 without ties: a challenger whose share within its
     limit is p meets the quantile. Ties are at least `TIED_ANSWERS` answers in the limit's bin that make up at least
-    `TIED_SHARE` and half of what lies beyond the quantile; fewer are chance and must not shift anything.
+    `TIED_SHARE` and half of what lies beyond the quantile; fewer are chance and must not shift anything. Which share of
+    the tokens lies within the limit, no histogram says: where pairs weigh by those, a shift only ever makes it harder.
     """
     p = criterion.quantile
     if p is None or not histogram.count:
@@ -114,7 +120,8 @@ def tie_shift(criterion: Criterion, histogram: Histogram, limit_s: float) -> flo
     held = 0 if index is None else histogram.bins[index]
     if held < TIED_ANSWERS or held / histogram.count < max(TIED_SHARE, (1 - p) / 2):
         return 0.0
-    return p - histogram.share_at_most(limit_s)
+    shift = p - histogram.share_at_most(limit_s)
+    return max(0.0, shift) if criterion.weight == "Tokens" else shift
 
 
 def position(histogram: Histogram, limit_s: float, frozen_from: int) -> Position | None:
@@ -157,15 +164,21 @@ def levels(criterion: Criterion, baseline: Histogram, challenger: Histogram, pla
 
 def _indicator(rules: Rules, criterion: Criterion, warm_up: Window | None) -> Indicator:
     limit: float | None = None
-    if warm_up is not None and criterion.metric in LATENCIES:
-        results = together(warm_up, criterion.traffic_class).arms.get(rules.baseline, ArmEvidence())
+    heaviest: int | None = None
+    measured = ClassEvidence() if warm_up is None else together(warm_up, criterion.traffic_class)
+    if criterion.metric in LATENCIES:
+        results = measured.arms.get(rules.baseline, ArmEvidence())
         limit = _limit(criterion, histogram_of(results, criterion.metric))
+    if criterion.weight == "Tokens" and measured.admitted.bytes:
+        heaviest = math.ceil(HEAVIEST * measured.admitted.bytes / measured.admitted.requests)
     return Indicator(
         criterion=criterion.name,
         metric=criterion.metric,
         traffic_class=criterion.traffic_class,
         baseline_limit_s=limit,
         challenger_limit_s=None if limit is None else limit * criterion.ratio,
+        weight=criterion.weight,
+        heaviest=heaviest,
     )
 
 

@@ -1,7 +1,9 @@
 """Whether the arms' times per output token can be held against each other: an engine counts its own tokens. No verdict.
 
 A candidate's time per token is as short as it likes if it reports more tokens than it made, and it has none at all if
-an answer comes in one piece or is said to be one token long. Pairs without one say nothing, so the rest would decide.
+an answer comes in one piece or is said to be one token long. Pairs without one say nothing, so the rest would decide;
+and an answer of one token meets any limit on it. So this concerns criteria on TPOT, and those on WithinSLO in classes
+whose SLO limits it.
 """
 
 from collections.abc import Iterator
@@ -45,13 +47,25 @@ def unlike_lengths(rules: Rules, evidence: Merged) -> str:
         return (
             f"Tokens per answer are not comparable: the candidate reports {mean:.1f} output tokens for an answer of"
             f" {said} and the baseline {theirs:.1f}, {mean / theirs:.2f} times as many; from {least} to {most} is"
-            " allowed. TPOT is the time over that number, so it says as much of the count as of the speed."
+            " allowed. TPOT, or a limit on it, is about the time over that number: it says as much of the count as of"
+            " the speed."
         )
     return ""
 
 
+def judged_by_tpot(rules: Rules) -> tuple[str, ...]:
+    """The classes ("" is all together) for which a gating criterion rests on times per token."""
+    found: dict[str, None] = {}
+    for c in rules.gating:
+        if c.metric == "TPOT":
+            found[c.traffic_class] = None
+        if c.metric == "WithinSLO":
+            found |= dict.fromkeys(name for name in rules.tpot_limits if c.traffic_class in ("", name))
+    return tuple(found)
+
+
 def _judged_by_tpot(rules: Rules, evidence: Merged) -> Iterator[_Arms]:
-    for name in dict.fromkeys(c.traffic_class for c in rules.gating if c.metric == "TPOT"):
+    for name in judged_by_tpot(rules):
         arms = together(evidence.counted, name).arms
         said = f'class "{name}"' if name else "all classes together"
         yield said, arms.get(rules.candidate, ArmEvidence()), arms.get(rules.baseline, ArmEvidence())

@@ -10,10 +10,12 @@ from shadowrun_operator.judge.display import arm_reports, class_reports
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import funnel
 from shadowrun_operator.judge.guards import Case, Finding, findings, gravest, standing
-from shadowrun_operator.judge.merge import Merged
+from shadowrun_operator.judge.hard_drops import MORE_ALPHA
+from shadowrun_operator.judge.merge import Merged, scopes
 from shadowrun_operator.judge.missing import worst_cases
 from shadowrun_operator.judge.report import METHOD, Report
 from shadowrun_operator.judge.rules import Rules
+from shadowrun_operator.judge.thresholds import HEAVIEST
 from shadowrun_operator.judge.words import criterion_sentence, names
 
 ALL_PASSED = "AllCriteriaPassed"
@@ -29,6 +31,9 @@ def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
     verdict, reason, message = _conclusion(found, case.gating)
     if facts.attempt > 1:
         message = f"Attempt {facts.attempt} of this spec. {message}"
+    views = scopes(evidence.counted)
+    if facts.hardware.matched is None and not rules.hardware_required:
+        message = f"Hardware not verified. {message}"
     return Report(
         verdict=verdict,
         reason=reason,
@@ -36,11 +41,13 @@ def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
         findings=found,
         criteria=results,
         funnel=counts,
-        arms=arm_reports(rules, evidence, counts),
-        classes=class_reports(evidence),
+        arms=arm_reports(rules, views, counts),
+        classes=class_reports(views),
         worst_cases=worst_cases(rules, counts, results),
-        method=METHOD.format(pass_alpha=rules.pass_alpha, fail_alpha=rules.fail_alpha),
-        circumstances=circumstances(rules, evidence, facts, counts),
+        method=METHOD.format(
+            pass_alpha=rules.pass_alpha, fail_alpha=rules.fail_alpha, heaviest=HEAVIEST, hard_alpha=MORE_ALPHA
+        ),
+        circumstances=circumstances(rules, evidence, facts, counts, views[""]),
         rules=rules,
         facts=facts,
         evidence=evidence,

@@ -42,7 +42,8 @@ def requirement(result: CriterionResult) -> str:
 def subject(result: CriterionResult) -> str:
     """What the criterion looks at, such as "p95 TTFT of class long"."""
     what = f"p{round(100 * result.quantile)} {result.metric}" if result.quantile is not None else result.metric
-    return f"{what} of class {result.traffic_class}" if result.traffic_class else f"{what} of all classes"
+    scope = f"class {result.traffic_class}" if result.traffic_class else "all classes"
+    return f"{what} of {scope}{' by prompt tokens' if result.weight == 'Tokens' else ''}"
 
 
 def criterion_sentence(result: CriterionResult) -> str:
@@ -65,11 +66,16 @@ def criterion_note(result: CriterionResult) -> str:
     return f"{_comparison(result)} differs by {_points(result.difference or 0.0)} points, in {result.blocks} blocks"
 
 
+_UNLIKE = "quantiles between do not all say the same"
 _OUTCOMES = {"Pass": "holds", "Fail": "is violated", "Inconclusive": "is open"}
 
 
 def _comparison(result: CriterionResult) -> str:
     """What the points are a share of; positive is good for the candidate."""
+    return _share_compared(result) + (" by tokens" if result.weight == "Tokens" else "")
+
+
+def _share_compared(result: CriterionResult) -> str:
     if result.metric == "Failures":
         return "share that did not fail"
     if result.metric == "WithinSLO":
@@ -90,9 +96,10 @@ def _why_open(result: CriterionResult) -> str:
         return f"the warm-up gave no limit for the baseline's {_METRICS[result.metric]}"
     if result.gap == "ThresholdDrifted" and result.position is not None and result.quantile is not None:
         place = result.position
+        between = "shares of tokens between are not known" if result.weight == "Tokens" else _UNLIKE
         return (
             f"the baseline's frozen limit should be its p{100 * result.quantile:.0f} and became"
-            f" p{100 * place.low:.1f} to p{100 * place.high:.1f}, and quantiles between do not all say the same"
+            f" p{100 * place.low:.1f} to p{100 * place.high:.1f}, and {between}"
         )
     return f"the interval still contains the limit, {further}"
 

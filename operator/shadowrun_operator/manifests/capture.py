@@ -198,7 +198,10 @@ def capture_service(inputs: CaptureInputs, *, selects: Literal["primary", "captu
     if primary.ip_family_policy:
         spec["ipFamilyPolicy"] = primary.ip_family_policy
     metadata = names.metadata(inputs.run, names.CAPTURE, name=inputs.service_name, owned=False)
-    metadata["annotations"] = {names.PRIMARY_ANNOTATION: json.dumps(primary.selector, sort_keys=True)}
+    metadata["annotations"] = {
+        names.PRIMARY_ANNOTATION: json.dumps(primary.selector, sort_keys=True),
+        names.STANDS_FOR_ANNOTATION: f"{primary.name}:{primary.port}",
+    }
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 

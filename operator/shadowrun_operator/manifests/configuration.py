@@ -19,8 +19,10 @@ from shadowrun_operator.api import spec as api
 from shadowrun_operator.api.quantities import MILLION, Latency
 from shadowrun_operator.api.spec import Spec
 from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.arms import host_and_port
 from shadowrun_operator.manifests.mirror import CREDENTIAL_FILE
 from shadowrun_operator.manifests.names import RunRef
+from shadowrun_operator.manifests.route import copied_share
 
 WHOLE_RATE = MILLION
 """Share of the spec's rates that is copied while nothing has lowered them."""
@@ -47,10 +49,13 @@ def mirror_config(
     rate_share: int = WHOLE_RATE,
     before: bool = False,
     http2: bool = False,
+    copy_until: float | None = None,
+    pod_port: int | None = None,
 ) -> MirrorConfig:
-    """All a mirror needs to know. `expiry` is UTC seconds, `rate_share` millionths of the spec's rates.
+    """All a mirror needs to know. `expiry` and `copy_until` are UTC seconds, `rate_share` millionths of the rates.
 
-    `before`: customers are still being watched without copies. `http2`: the arms speak it without TLS.
+    `before`: customers are still being watched without copies. `http2`: the arms speak it without TLS. `pod_port`: what
+    the pods of arms listen on, where the mirror chooses among them (`Spec.keyed_arms`).
     """
     return MirrorConfig(
         version=version,
@@ -58,17 +63,18 @@ def mirror_config(
         run_uid=run.uid,
         window=window,
         copying=copying,
+        copy_until=copy_until,
         expiry=expiry,
         capture=capture_rules(spec, seed, rate_share=rate_share, before=before),
         admission=admission(spec),
-        arms=tuple(_arm(run, spec, arm, http2=http2) for arm in spec.arm_names),
+        arms=tuple(_arm(run, spec, arm, http2=http2, pod_port=pod_port) for arm in spec.arm_names),
         models=spec.capture.models,
         classes=_classes(spec),
         slo=_slo(spec.slo),
         class_slos={c.name: _slo(c.slo) for c in spec.classes if c.slo is not None},
         indicators=indicators,
         lag_limit_s=lag_limit_s(spec, indicators),
-        source="External" if spec.capture.mode == "External" else "Proxy",
+        source="External" if spec.capture.made_elsewhere else "Proxy",
     )
 
 
@@ -121,20 +127,23 @@ def _sampling(spec: Spec, seed: int, rate_share: int) -> Sampling:
 
     A conversation without a key goes by its opening, whatever is said of other requests without one.
     """
-    sampling = spec.sampling
+    sampling, copied = spec.sampling, copied_share(spec)
     return Sampling(
         unit=sampling.unit,
-        threshold=_threshold(sampling.rate.millionths, rate_share),
+        threshold=_threshold(sampling.rate.millionths, rate_share, copied),
         seed=seed,
         key_headers=_key_headers(spec),
         key_field=(sampling.key.body_field or "") if sampling.key is not None else "",
         on_missing_key="Lineage" if sampling.follows_openings else sampling.on_missing_key,
-        class_thresholds={r.traffic_class: _threshold(r.rate.millionths, rate_share) for r in sampling.class_rates},
+        class_thresholds={
+            r.traffic_class: _threshold(r.rate.millionths, rate_share, copied) for r in sampling.class_rates
+        },
     )
 
 
-def _threshold(rate: int, share: int) -> int:
-    return MODULO - max(1, rate * share // MILLION)
+def _threshold(rate: int, share: int, copied: int) -> int:
+    """Of what a gateway drew before, at random, only as much is left out as the rate still asks for."""
+    return MODULO - max(1, rate * share // copied)
 
 
 def _key_headers(spec: Spec) -> tuple[str, ...]:
@@ -154,16 +163,27 @@ def _pauses(spec: Spec, *, before: bool) -> Pauses | None:
     return Pauses(share=MODULO if before else guard.pause_share.millionths, slot_s=guard.pause_slot.seconds)
 
 
-def _arm(run: RunRef, spec: Spec, arm: str, *, http2: bool) -> Arm:
+def _arm(run: RunRef, spec: Spec, arm: str, *, http2: bool, pod_port: int | None) -> Arm:
+    host, port = _address(run, spec, arm, pod_port)
     model = spec.arms.candidate.model if arm == names.CANDIDATE and spec.arms.candidate.model else spec.arms.model
     return Arm(
         name=arm,
-        host=f"{names.object_name(run.name, arm)}.{run.namespace}.svc",
-        port=spec.primary.service.port,
+        host=host,
+        port=port,
         model=model,
         credential_file=CREDENTIAL_FILE if spec.arms.credentials_secret_ref else "",
         http2=http2,
+        keyed=spec.keyed_arms,
     )
+
+
+def _address(run: RunRef, spec: Spec, arm: str, pod_port: int | None) -> tuple[str, int]:
+    """The arm's own Service, or where the spec says that it is. The name of a keyed arm stands for its very pods."""
+    url = spec.arms.template.url_of(arm)
+    if url:
+        return host_and_port(url)
+    port = pod_port if spec.keyed_arms and pod_port is not None else spec.primary.service.port
+    return f"{names.object_name(run.name, arm)}.{run.namespace}.svc", port
 
 
 def _classes(spec: Spec) -> tuple[TrafficClass, ...]:

@@ -7,10 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shadowrun_operator.api import accept
+from shadowrun_operator.api.arms import ExternalArms
 from shadowrun_operator.api.conditions import ConditionType, Reason, condition
 from shadowrun_operator.manifests import names
-from shadowrun_operator.manifests.arms import patch_problem
+from shadowrun_operator.manifests.arms import host_and_port
+from shadowrun_operator.manifests.candidate import change_problem
 from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.route import claim_of, copied_share
+from shadowrun_operator.manifests.template import named, template_problem, wanted_source
+from shadowrun_operator.reconcile.gateway import missing, unfit
 from shadowrun_operator.reconcile.observation import API_REFUSED, Observation, OtherRun
 from shadowrun_operator.reconcile.primary import primary_port, service_port
 
@@ -91,15 +96,44 @@ def _speaks_tls(service: Manifest, port: int) -> bool:
     return port == 443 or not said.isdisjoint({"https", "tls", "wss", "grpcs", "kubernetes.io/wss"})
 
 
-def deployment_not_found(seen: Observation) -> Violation | None:
-    """The Deployment that the arms are copied from exists."""
-    if seen.source is not None:
+def source_not_found(seen: Observation) -> Violation | None:
+    """The Deployment or StatefulSet that the arms are copied from exists, where one is named."""
+    wanted = wanted_source(seen.run.spec.arms.template)
+    if seen.source is not None or wanted is None:
         return None
-    name = seen.run.spec.arms.template.deployment_ref.name
+    kind, name = wanted
+    reason = Reason.DEPLOYMENT_NOT_FOUND if kind == "Deployment" else Reason.STATEFUL_SET_NOT_FOUND
     return Violation(
-        Reason.DEPLOYMENT_NOT_FOUND,
-        f"Deployment {name!r} of spec.arms.template.deploymentRef does not exist in namespace {seen.run.namespace!r}.",
+        reason, f"{kind} {name!r} of spec.arms.template does not exist in namespace {seen.run.namespace!r}."
     )
+
+
+def template_unsuitable(seen: Observation) -> Violation | None:
+    """Two arms beside the primary can have what the template asks for, or stand elsewhere than it."""
+    external = seen.run.spec.arms.template.external
+    if external is not None:
+        problem = _loop_problem(seen, external)
+    else:
+        problem = None if seen.source is None else template_problem(seen.source)
+    return Violation(Reason.TEMPLATE_UNSUITABLE, problem) if problem else None
+
+
+def _loop_problem(seen: Observation, external: ExternalArms) -> str | None:
+    """Copies must not go to those who answer customers, as far as names and addresses of Services tell."""
+    spec, space = seen.run.spec, seen.run.namespace
+    urls = {"baselineURL": external.baseline_url, "candidateURL": external.candidate_url}
+    urls |= {} if external.control_url is None else {"controlURL": external.control_url}
+    found = {spec.primary.service.name: seen.primary, spec.capture.service_name: seen.capture_service}
+    for name, service in found.items():
+        known = {name + suffix for suffix in ("", f".{space}", f".{space}.svc", f".{space}.svc.cluster.local")}
+        known |= set() if service is None else {service["spec"].get("clusterIP")}
+        for field, url in urls.items():
+            if name and host_and_port(url)[0] in known:
+                return (
+                    f"spec.arms.template.external.{field} is Service {name!r}, which customers' requests go to: name"
+                    " a server of its own."
+                )
+    return None
 
 
 def port_not_found(seen: Observation) -> Violation | None:
@@ -113,8 +147,26 @@ def port_not_found(seen: Observation) -> Violation | None:
     return Violation(
         Reason.PORT_NOT_FOUND,
         f"Port {wanted.port} of Service {wanted.name!r} goes to the port named {entry.get('targetPort')!r}, which no "
-        f"container of Deployment {seen.source['metadata']['name']!r} has: name it there, or use a number.",
+        f"container of {named(seen.source)} has: name it there, or use a number.",
     )
+
+
+def route_not_found(seen: Observation) -> Violation | None:
+    """The HTTPRoute exists, may be read, and has the rule."""
+    wanted = seen.run.spec.capture.http_route
+    if wanted is None or seen.route is None:
+        return None
+    said = missing(seen.route, wanted, seen.run.namespace)
+    return Violation(Reason.ROUTE_NOT_FOUND, said) if said else None
+
+
+def route_unsuitable(seen: Observation) -> Violation | None:
+    """The gateways of the route serve, and say nothing against copying the rule's requests."""
+    wanted = seen.run.spec.capture.http_route
+    if wanted is None or seen.route is None:
+        return None
+    said = unfit(seen.route, wanted, copied_share(seen.run.spec))
+    return Violation(Reason.ROUTE_UNSUITABLE, said) if said else None
 
 
 def secret_not_found(seen: Observation) -> Violation | None:
@@ -129,14 +181,18 @@ def secret_not_found(seen: Observation) -> Violation | None:
 
 
 def patch_invalid(seen: Observation) -> Violation | None:
-    """The candidate's patch is sound as far as it shows here, and was not refused by the API server."""
+    """The candidate's change is sound as far as it shows here, and was not refused by the API server."""
     if seen.source is None or seen.primary is None:
         return None
-    problem = patch_problem(
-        seen.run.spec.arms.candidate.patch,
-        seen.source,
-        service_selector=seen.primary["spec"].get("selector") or {},
+    candidate = seen.run.spec.arms.candidate
+    if seen.run.spec.arms.template.external is not None:
+        said = "spec.arms.candidate.patch changes nothing at arms behind URLs: change them where they run."
+        return Violation(Reason.PATCH_INVALID, said) if candidate.patch else None
+    selectors = (
+        seen.primary["spec"].get("selector") or {},
+        (seen.source["spec"].get("selector") or {}).get("matchLabels") or {},
     )
+    problem = change_problem(candidate, seen.source, selectors=selectors)
     return Violation(Reason.PATCH_INVALID, problem) if problem else refused_patch(seen) or _refused_before(seen)
 
 
@@ -171,12 +227,18 @@ def must_yield(seen: Observation) -> Violation | None:
 
 
 def _in_use(seen: Observation, others: tuple[OtherRun, ...]) -> Violation | None:
-    service, primary = seen.run.spec.capture.service_name, seen.run.spec.primary.service.name
+    capture, primary = seen.run.spec.capture, seen.run.spec.primary.service.name
+    service, rule = capture.service_name, capture.rule_name
     for other in others:
         if other.primary == primary and not seen.external:
             return Violation(
                 Reason.CAPTURE_IN_USE,
                 f"ShadowRun {other.name!r} captures Service {primary!r}: wait until it is complete.",
+            )
+        if other.rule and other.rule == rule:
+            return Violation(
+                Reason.CAPTURE_IN_USE,
+                f"ShadowRun {other.name!r} has rule {rule!r} copied too: wait until it is complete.",
             )
         if service and other.service_name == service:
             return Violation(
@@ -189,14 +251,29 @@ def _in_use(seen: Observation, others: tuple[OtherRun, ...]) -> Violation | None
 def service_name_taken(seen: Observation) -> Violation | None:
     """The Service's name is free, or belongs to a run of the same mode that has ended."""
     service = seen.capture_service
-    if service is None or _is_left_behind(service, names.COPIES if seen.external else names.CAPTURE):
+    block, use = _USES[seen.run.spec.capture.mode]
+    if service is None or (_is_left_behind(service, use) and not _is_claimed(seen, service)):
         return None
-    field = f"spec.capture.{'external' if seen.external else 'proxy'}.serviceName"
+    field = f"spec.capture.{block}.serviceName"
     return Violation(
         Reason.SERVICE_NAME_TAKEN,
         f"Service {service['metadata']['name']!r} exists and no ShadowRun made it for the same use: choose another "
         f"{field}, or delete that Service.",
     )
+
+
+_USES = {
+    "Proxy": ("proxy", names.CAPTURE),
+    "External": ("external", names.COPIES),
+    "HTTPRoute": ("httpRoute", names.ROUTED),
+}
+"""Of each mode: its block in spec.capture, and what its Service is marked as."""
+
+
+def _is_claimed(seen: Observation, service: Manifest) -> bool:
+    """Whether another route may still hold a filter for the Service: its copies would come to this run too."""
+    route = seen.run.spec.capture.http_route
+    return route is not None and claim_of(service) not in ("", route.name)
 
 
 def _is_left_behind(service: Manifest, use: str) -> bool:
@@ -223,7 +300,10 @@ CHAIN: tuple[Check, ...] = (
     not_implemented,
     primary_not_found,
     primary_unsuitable,
-    deployment_not_found,
+    route_not_found,
+    route_unsuitable,
+    source_not_found,
+    template_unsuitable,
     port_not_found,
     secret_not_found,
     patch_invalid,

@@ -15,6 +15,7 @@ from shadowrun_operator.reconcile.acceptance import Violation, must_yield, refus
 from shadowrun_operator.reconcile.endings import deadlines, ending
 from shadowrun_operator.reconcile.finishing import begin_finishing
 from shadowrun_operator.reconcile.hardware import hardware_matches
+from shadowrun_operator.reconcile.history import noted
 from shadowrun_operator.reconcile.judging import with_progress
 from shadowrun_operator.reconcile.objects import (
     Side,
@@ -36,9 +37,14 @@ from shadowrun_operator.reconcile.push import push_of
 from shadowrun_operator.reconcile.rate import asked
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.removal import remaining, removal
+from shadowrun_operator.reconcile.room import lacking_room
+from shadowrun_operator.reconcile.route import filter_steps, no_copies_message
+from shadowrun_operator.reconcile.schedule import changes, pause
 from shadowrun_operator.reconcile.statuses import status_of
 
 CHECKPOINT_S = 30.0
+_UNDONE = {"expiry_time": None, "arms": (), "difference": (), "provenance": Provenance()}
+"""Of the status of a run that goes back to Pending."""
 
 
 def preparing(seen: Observation, record: RunRecord) -> Plan:
@@ -63,7 +69,7 @@ def preparing(seen: Observation, record: RunRecord) -> Plan:
 def warming_up(seen: Observation, record: RunRecord) -> Plan:
     """Window 0: copies first only warm the arms, then give the limits; none of them is counted."""
     done = progress(seen)
-    record, end = renewed(record, done), ending(seen, done)
+    record, end = _renewed(seen, record, done), ending(seen, done)
     if end is not None:
         return begin_finishing(seen, record, *end)
     if record.warmed is None:
@@ -76,10 +82,15 @@ def warming_up(seen: Observation, record: RunRecord) -> Plan:
 def running(seen: Observation, record: RunRecord) -> Plan:
     """Window 1: pairs count against frozen thresholds until an ending is met."""
     done = progress(seen)
-    record, end = renewed(record, done), ending(seen, done)
+    record, end = _renewed(seen, record, done), ending(seen, done)
     if end is not None:
         return begin_finishing(seen, record, *end)
     return _steady(seen, record, done, "Running", _running_message(seen, done))
+
+
+def _renewed(seen: Observation, record: RunRecord, done: Progress) -> RunRecord:
+    changes = noted(record.changes, seen.run.spec, seen.now)
+    return msgspec.structs.replace(renewed(record, done), changes=changes)
 
 
 def _warming(seen: Observation, record: RunRecord, done: Progress) -> Plan:
@@ -93,8 +104,13 @@ def _warming(seen: Observation, record: RunRecord, done: Progress) -> Plan:
 
 def _warming_message(seen: Observation, record: RunRecord, since: float | None) -> str:
     spec, service = seen.run.spec, seen.run.spec.capture.service_name
+    paused = pause(spec, seen.now)
+    if paused is not None:
+        return f"{paused.message}; the warm-up goes on after that."
     if since is None and seen.now < before_until(seen, record):
         return "Customers are watched without copies first, so that their path can be compared."
+    if since is None and spec.capture.http_route is not None:
+        return no_copies_message(seen)
     if since is None and seen.external:
         return f"No copy has been answered yet: does your proxy send them to Service {service!r}, port 8080?"
     if since is None:
@@ -104,13 +120,14 @@ def _warming_message(seen: Observation, record: RunRecord, since: float | None) 
 
 def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, message: str) -> Plan:
     side: Side = "capture" if any(pod.ready for pod in seen.pods_of(names.CAPTURE)) else "primary"
-    copying = (seen.external or side == "capture") and not seen.run.spec.suspend
+    copying = (seen.external or side == "capture") and pause(seen.run.spec, seen.now) is None
     config = next_config(seen, record, copying=copying, indicators=record.indicators)
     steps = [
         *capture_steps(seen, record, config, side),
         *mirror_steps(seen, config),
         *arm_access_steps(seen, record),
         *(_ledger_steps(seen, record) if phase == "WarmingUp" else []),
+        *filter_steps(seen, copying=config.copying),
     ]
     status = status_of(seen, phase, message, record=record)
     return Plan(
@@ -131,7 +148,8 @@ def _everything(seen: Observation, record: RunRecord) -> list[Step]:
 
 def _everything_ready(seen: Observation, record: RunRecord) -> bool:
     finding = hardware_matches(seen)
-    matched = finding.matched is True or (finding.matched is False and seen.run.spec.hardware.policy == "Report")
+    reported = seen.run.spec.hardware.policy == "Report" and (finding.matched is False or not seen.run.spec.made_arms)
+    matched = finding.matched is True or reported
     return matched and is_patched(seen, record) and all(seen.all_ready(part) for part in seen.components)
 
 
@@ -142,13 +160,15 @@ def _start_copying(seen: Observation, record: RunRecord) -> Plan:
         copying_since=seen.now,
         arms=arm_identities(seen),
         attempt=attempt,
+        changes=noted((), seen.run.spec, seen.now),
         pace=asked(record.pace, seen.run.spec.sampling.rate.millionths, seen.now),
     )
-    config = next_config(seen, record, copying=not seen.run.spec.suspend)
+    config = next_config(seen, record, copying=pause(seen.run.spec, seen.now) is None)
     steps = [
         *_ledger_steps(seen, started),
         *capture_steps(seen, record, config, "capture"),
         *mirror_steps(seen, config),
+        *filter_steps(seen, copying=config.copying, at_once=True),
     ]
     status = status_of(seen, "WarmingUp", "Everything is ready: copying begins with the warm-up.", record=started)
     event = Event("Normal", "CopyingStarted", "Everything of the run is ready; the warm-up begins.")
@@ -174,7 +194,8 @@ def _ledger_steps(seen: Observation, record: RunRecord) -> list[Step]:
 def _start_counting(seen: Observation, record: RunRecord, done: Progress) -> Plan:
     frozen = indicators(done.rules, done.evidence.calibration)
     counting = msgspec.structs.replace(record, indicators=frozen)
-    config = next_config(seen, counting, copying=not seen.run.spec.suspend, indicators=frozen)
+    paused = pause(seen.run.spec, seen.now) is not None
+    config = next_config(seen, counting, copying=not paused, indicators=frozen)
     limits = ", ".join(f"{i.criterion} {i.baseline_limit_s:.3f}s" for i in frozen if i.baseline_limit_s is not None)
     message = f"The warm-up is over; baseline limits are frozen: {limits or 'none needed'}."
     status = status_of(seen, "Running", message, record=counting)
@@ -198,7 +219,7 @@ def _back_to_pending(seen: Observation, problem: Violation) -> Plan:
     status = status_of(seen, "Pending", problem.message, accepted=("False", problem.reason, problem.message))
     news = seen.run.status.message != status.message
     return Plan(
-        status=status.model_copy(update={"expiry_time": None, "arms": (), "provenance": Provenance()}),
+        status=status.model_copy(update=_UNDONE),
         requeue_after=POLL_S,
         steps=steps,
         events=(Event("Warning", str(problem.reason), problem.message),) if news else (),
@@ -207,20 +228,22 @@ def _back_to_pending(seen: Observation, problem: Violation) -> Plan:
 
 def _wait(seen: Observation, done: Progress, poll: float) -> float:
     """The shortest of the poll and the time to the next deadline."""
-    ahead = [at - seen.now for at in deadlines(seen, done) if at > seen.now]
+    due = [*deadlines(seen, done), *changes(seen.run.spec, seen.now)]
+    ahead = [at - seen.now for at in due if at > seen.now]
     return max(SOON_S, min([poll, RESYNC_S, *ahead]))
 
 
 def _preparing_message(seen: Observation) -> str:
     waiting = [part for part in seen.components if not seen.all_ready(part)]
     if waiting:
-        return f"Waiting for {', '.join(waiting)} to be ready."
+        return lacking_room(seen) or f"Waiting for {', '.join(waiting)} to be ready."
     return hardware_matches(seen).message
 
 
 def _running_message(seen: Observation, done: Progress) -> str:
-    if seen.run.spec.suspend:
-        return f"Copying is paused by spec.suspend; {done.pairs} pairs counted."
+    paused = pause(seen.run.spec, seen.now)
+    if paused is not None:
+        return f"{paused.message}; {done.pairs} pairs counted."
     if done.first_counted is None:
         return "Counting has begun; no pair is complete yet."
     end = done.first_counted + seen.run.spec.duration.seconds

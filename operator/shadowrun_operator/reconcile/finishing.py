@@ -9,6 +9,7 @@ from shadowrun_operator.judge.report import Report
 from shadowrun_operator.manifests import names
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.judging import report_of, report_step, stored_report, with_progress, with_report
+from shadowrun_operator.reconcile.kept import keeps_arms, kept_until
 from shadowrun_operator.reconcile.objects import config_steps
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.pending import POLL_S, SOON_S, record_ended
@@ -17,6 +18,7 @@ from shadowrun_operator.reconcile.progress import Progress, progress, unread
 from shadowrun_operator.reconcile.push import push_of
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.removal import remaining, removal
+from shadowrun_operator.reconcile.route import filter_steps
 from shadowrun_operator.reconcile.statuses import Said, status_of, with_condition
 
 GRACE_S = 15.0
@@ -52,8 +54,9 @@ def finishing(seen: Observation, record: RunRecord) -> Plan:
     status = status_of(seen, "Finishing", before.message, record=record)
     status = status.model_copy(update={"end_reason": record.end_reason, "report_ref": None})
     status = status if report is None else with_report(seen, status, report)
-    steps = removal(seen)
-    if steps or remaining(seen):
+    kept = keeps_arms(seen)
+    steps = removal(seen, keep_arms=kept)
+    if steps or remaining(seen, keep_arms=kept):
         return Plan(status=status, requeue_after=POLL_S, steps=steps)
     return complete(seen, status, record)
 
@@ -65,6 +68,7 @@ def complete(seen: Observation, status: Status, record: RunRecord) -> Plan:
             "phase": "Complete",
             "end_reason": record.end_reason,
             "completion_time": times.written(seen.now),
+            "arms_kept_until": times.written(kept_until(seen, seen.now)) if keeps_arms(seen) else None,
         }
     )
     ended: Said = ("True", record.end_reason, record.end_message)
@@ -89,7 +93,9 @@ def _last_evidence(seen: Observation, record: RunRecord) -> Plan:
     if not _settled(seen, record, done, pushed=push is None):
         status = with_progress(status_of(seen, "Finishing", record.end_message, record=record), done)
         status = status.model_copy(update={"end_reason": record.end_reason})
-        return Plan(status=status, requeue_after=POLL_S, steps=tuple(steps), push=push)
+        # The mirrors are told first: a gateway's refusal to have its route edited must not keep them copying.
+        out = filter_steps(seen, copying=False) if push is None else []
+        return Plan(status=status, requeue_after=POLL_S, steps=(*steps, *out), push=push)
     report = report_of(seen, record)
     status = with_report(seen, status_of(seen, "Finishing", "", record=record), report)
     return Plan(

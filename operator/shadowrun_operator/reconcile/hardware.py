@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from shadowrun_operator.api.conditions import ConditionType, condition
 from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.requests import devices
 from shadowrun_operator.reconcile.observation import Observation, Pod
 
 
@@ -20,9 +21,17 @@ class HardwareFinding:
 
 
 def hardware_matches(observation: Observation) -> HardwareFinding:
-    """Every key of hardware.matchLabelKeys is present and equal on the nodes of all arms; a missing label differs."""
+    """Every arm's pods ask for the same devices, and all arms' nodes have the same value of every matched label.
+
+    A label that is missing differs.
+    """
     spec = observation.run.spec
     keys = spec.hardware.match_label_keys
+    if not spec.made_arms:
+        return HardwareFinding(None, "The arms stand behind URLs: what they run on is not verified.")
+    unequal = _unequal_devices(observation)
+    if unequal:
+        return HardwareFinding(False, unequal)
     pods = observation.pods_of(*spec.arm_names)
     if not keys:
         return HardwareFinding(True, "hardware.matchLabelKeys names no label: nothing is compared.")
@@ -54,6 +63,23 @@ def accelerator(observation: Observation, arm: str) -> str:
         values = sorted({observation.node_labels.get(node, {}).get(key, "(missing)") for node in nodes})
         said.append(f"{key}={'|'.join(values)}")
     return ", ".join(said)
+
+
+def _unequal_devices(seen: Observation) -> str | None:
+    asked = {}
+    for arm in seen.run.spec.made_arms:
+        deployment = seen.object("Deployment", arm)
+        if deployment is not None:
+            asked[arm] = devices(deployment["spec"]["template"])
+    baseline = asked.get(names.BASELINE)
+    for arm, wanted in asked.items():
+        if baseline is not None and wanted != baseline:
+            return f"The {arm} asks for {_amounts(wanted)} a pod, the baseline for {_amounts(baseline)}."
+    return None
+
+
+def _amounts(asked: Mapping[str, int]) -> str:
+    return ", ".join(f"{key}={amount}" for key, amount in sorted(asked.items())) or "no device"
 
 
 def _scheduled(landed: list[Pod], arm: str) -> int:

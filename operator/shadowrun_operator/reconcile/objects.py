@@ -9,13 +9,8 @@ from shadowrun_mirror.directive import directive_of
 from shadowrun_operator.judge.rules import rules_of
 from shadowrun_operator.judge.thresholds import indicators as open_indicators
 from shadowrun_operator.manifests import names
-from shadowrun_operator.manifests.arms import (
-    arm_deployment,
-    arm_network_policy,
-    arm_service,
-    candidate_patch,
-    carries_patch,
-)
+from shadowrun_operator.manifests.arms import arm_deployment, arm_network_policy, arm_service
+from shadowrun_operator.manifests.candidate import candidate_patch, carries_patch, change_of
 from shadowrun_operator.manifests.capture import (
     CaptureInputs,
     PrimaryService,
@@ -40,6 +35,8 @@ from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.plan import Apply, Create, PatchCandidate, Step
 from shadowrun_operator.reconcile.primary import PrimaryPort, arm_target, primary_port, service_port, speaks_h2c
 from shadowrun_operator.reconcile.record import RunRecord
+from shadowrun_operator.reconcile.route import wanted_service
+from shadowrun_operator.reconcile.schedule import copy_until
 
 Side = Literal["primary", "capture"]
 
@@ -65,19 +62,22 @@ def candidate_steps(seen: Observation, record: RunRecord) -> list[Step]:
     steps = _policy_steps(seen)
     if seen.object("Deployment", names.CANDIDATE) is None:
         steps.append(_arm_creation(seen, record, names.CANDIDATE, replicas=0))
-    body = candidate_patch(spec.arms.candidate.patch, replicas=spec.arms.replicas, spec_hash=record.spec_hash)
+    change = change_of(spec.arms.candidate, source_of(record))
+    body = candidate_patch(change, replicas=spec.arms.replicas, spec_hash=record.spec_hash)
     return [*steps, PatchCandidate(name, body)]
 
 
 def is_patched(seen: Observation, record: RunRecord) -> bool:
-    """Whether the candidate is there and carries the patch."""
+    """Whether the candidate is there and carries the patch; nothing is asked of one that others run."""
+    if not seen.run.spec.made_arms:
+        return True
     candidate = seen.object("Deployment", names.CANDIDATE)
     return candidate is not None and carries_patch(candidate, record.spec_hash)
 
 
 def arm_steps(seen: Observation, record: RunRecord) -> list[Step]:
     """Create what is missing of the other arms. An arm that exists is never written again: it is what was measured."""
-    others = [arm for arm in seen.run.spec.arm_names if arm != names.CANDIDATE]
+    others = [arm for arm in seen.run.spec.made_arms if arm != names.CANDIDATE]
     replicas = seen.run.spec.arms.replicas
     missing = [arm for arm in others if seen.object("Deployment", arm) is None]
     made: list[Step] = [_arm_creation(seen, record, arm, replicas=replicas) for arm in missing]
@@ -87,11 +87,20 @@ def arm_steps(seen: Observation, record: RunRecord) -> list[Step]:
 def arm_access_steps(seen: Observation, record: RunRecord) -> list[Step]:
     """Who may reach the arms, and under which names."""
     spec, port = seen.run.spec, resolved_port(seen, record)
-    missing = [arm for arm in spec.arm_names if port is not None and seen.object("Service", arm) is None]
+    missing = [arm for arm in spec.made_arms if port is not None and seen.object("Service", arm) is None]
     entry = (service_port(seen.primary, spec.primary.service.port) if seen.primary else None) or {}
     said = entry.get("appProtocol", "")
     services: list[Step] = [
-        Create(arm_service(seen.ref, arm, port=port.port, target_port=arm_target(spec, port), app_protocol=said))
+        Create(
+            arm_service(
+                seen.ref,
+                arm,
+                port=port.port,
+                target_port=arm_target(spec, port),
+                app_protocol=said,
+                keyed=spec.keyed_arms,
+            )
+        )
         for arm in missing
         if port is not None
     ]
@@ -100,7 +109,7 @@ def arm_access_steps(seen: Observation, record: RunRecord) -> list[Step]:
 
 def arm_identities(seen: Observation) -> dict[str, str]:
     """What tells that an arm is still the one it was: identity and generation of its Deployment, of those there."""
-    found = ((arm, seen.object("Deployment", arm)) for arm in seen.run.spec.arm_names)
+    found = ((arm, seen.object("Deployment", arm)) for arm in seen.run.spec.made_arms)
     return {
         arm: f"{item['metadata'].get('uid', '')}/{item['metadata'].get('generation', 0)}" for arm, item in found if item
     }
@@ -124,10 +133,12 @@ def next_config(
         version=version,
         window=1 if indicators else WARM_UP,
         copying=copying,
+        copy_until=copy_until(seen.run.spec, seen.now) if copying else None,
         indicators=indicators or open_indicators(rules_of(seen.run.spec)),
         rate_share=record.rate_share,
         before=not record.copying_since or seen.now < before_until(seen, record),
         http2=_http2(seen, record),
+        pod_port=_pod_port(seen, record),
     )
     if known is None or wanted == known:
         return wanted
@@ -173,9 +184,9 @@ def capture_steps(seen: Observation, record: RunRecord, config: MirrorConfig, si
 
     Where copies come from a proxy of the user's own there is nothing but the Service it sends them to.
     """
-    external = seen.run.spec.capture.external
-    if external is not None:
-        return _copies_steps(seen, external.service_name)
+    if seen.external:
+        service = wanted_service(seen) or copies_service(seen.ref, seen.run.spec.capture.service_name)
+        return _copies_steps(seen, service)
     inputs = capture_inputs(seen, record, config)
     if inputs is None:
         return []
@@ -230,8 +241,18 @@ def _http2(seen: Observation, record: RunRecord) -> bool:
     return seen.primary is not None and speaks_h2c(seen.primary, seen.run.spec.primary.service.port)
 
 
-def _copies_steps(seen: Observation, name: str) -> list[Step]:
-    service, known = names.stamped(copies_service(seen.ref, name)), seen.capture_service
+def _pod_port(seen: Observation, record: RunRecord) -> int | None:
+    """What the arms' pods listen on; settled when copying begins, as `_http2`."""
+    if record.copying_since and seen.config is not None:
+        return seen.config.arms[0].port
+    if seen.run.spec.arms.port is not None:
+        return seen.run.spec.arms.port
+    port = resolved_port(seen, record)
+    return None if port is None else port.number
+
+
+def _copies_steps(seen: Observation, wanted: Manifest) -> list[Step]:
+    service, known = names.stamped(wanted), seen.capture_service
     if names.is_current(service, known) and known is not None and takes_copies(seen, known):
         return []
     return [Apply(service)]
@@ -253,7 +274,9 @@ def _arm_creation(seen: Observation, record: RunRecord, arm: str, *, replicas: i
 
 def _policy_steps(seen: Observation) -> list[Step]:
     spec = seen.run.spec
-    return _applied(seen, [arm_network_policy(seen.ref, spec.arm_names, egress=list(spec.arms.egress))])
+    if not spec.made_arms:
+        return []
+    return _applied(seen, [arm_network_policy(seen.ref, spec.made_arms, egress=list(spec.arms.egress))])
 
 
 def _applied(seen: Observation, manifests: list[Manifest]) -> list[Step]:

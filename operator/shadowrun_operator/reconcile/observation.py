@@ -9,6 +9,7 @@ from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.judge.merge import identity
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest, RunRef
+from shadowrun_operator.reconcile.gateway import RouteSeen
 from shadowrun_operator.reconcile.record import Books, RunRecord
 
 API_REFUSED = "The API server refused"
@@ -55,16 +56,28 @@ class Pod:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeRoom:
+    """A node, and what is left of it beside all pods that are bound to it (units of `manifests.requests`)."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Manifest, ...]
+    free: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class OtherRun:
     """Another ShadowRun of the namespace that has been accepted and is not complete.
 
-    `primary` is the Service that it stands before; "" where copies come from a proxy of the user's own.
+    `primary` is the Service that it stands before; "" where copies come from a proxy of the user's own. `rule` is the
+    rule of an HTTPRoute that it has copied, as "route/rule"; "" in the other modes.
     `older`: it was created before this one, so that of two that were accepted at once, both know which may stay.
     """
 
     name: str
     primary: str
     service_name: str
+    rule: str = ""
     older: bool = True
 
 
@@ -77,7 +90,7 @@ class Observation:
     settings: Settings
     fresh: FreshSecrets
     primary: Manifest | None = None  # the primary's Service
-    source: Manifest | None = None  # the Deployment that the arms are copied from
+    source: Manifest | None = None  # what the arms are copied from (`manifests.template`)
     capture_service: Manifest | None = None  # whatever Service has the name that spec.capture asks for
     credential_found: bool = True
     objects: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
@@ -85,13 +98,15 @@ class Observation:
     leftovers: tuple[str, ...] = ()  # of an earlier run of the same name, or on their way out
     pods: tuple[Pod, ...] = ()
     node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    room: tuple[NodeRoom, ...] | None = None  # of the arms' pool while they have no nodes; None: not known
     others: tuple[OtherRun, ...] = ()
     record: RunRecord | None = None
     books: Books = field(default_factory=Books)
     checkpoint_at: float = 0.0  # when the books were last stored
     config: MirrorConfig | None = None  # as stored in the mirror's Secret
     token: str = ""
-    given_back_since: float | None = None  # since when the capture Service is known to select the primary's pods
+    given_back_since: float | None = None  # since when customers' requests are known to go their way without us
+    route: RouteSeen | None = None  # in mode HTTPRoute
     read: frozenset[str] = frozenset()  # uids of the pods whose evidence was read in this very look
     attempts: Mapping[str, int] = field(default_factory=dict)  # runs that copied before, by hash of the frozen spec
     ledger: Manifest | None = None  # where those are kept beyond the runs themselves
@@ -105,12 +120,12 @@ class Observation:
     @property
     def external(self) -> bool:
         """Whether copies come from a proxy of the user's own: nothing of ours stands in the customers' path then."""
-        return self.run.spec.capture.mode == "External"
+        return self.run.spec.capture.made_elsewhere
 
     @property
     def components(self) -> tuple[str, ...]:
         """Everything that has pods of the run and has to be ready before copies are taken."""
-        return (*self.run.spec.arm_names, names.MIRROR, *(() if self.external else (names.CAPTURE,)))
+        return (*self.run.spec.made_arms, names.MIRROR, *(() if self.external else (names.CAPTURE,)))
 
     def object(self, kind: str, component: str) -> Manifest | None:
         """Our object of a kind for a component."""
@@ -123,7 +138,7 @@ class Observation:
     @property
     def arms_stand(self) -> bool:
         """Whether an arm is there: its removal is one step, so what is seen is about the run and not about its end."""
-        return any(self.object("Deployment", arm) is not None for arm in self.run.spec.arm_names)
+        return any(self.object("Deployment", arm) is not None for arm in self.run.spec.made_arms)
 
     def all_ready(self, component: str) -> bool:
         """Whether a component's Deployment is there and every pod it wants is ready, in the newest template."""

@@ -10,6 +10,7 @@ from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.given_back import given_back, is_given_back
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile.plan import Apply, Delete, Step
+from shadowrun_operator.reconcile.route import unclaimed_steps
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,9 @@ def abandoned_steps(found: Iterable[Manifest], now: float) -> tuple[Step, ...]:
     """What may be removed now of the objects of one run. A Service that can't be given back keeps its Envoy."""
     items = list(found)
     path = [item for item in items if item["metadata"]["labels"].get(names.COMPONENT_LABEL) == names.CAPTURE]
-    steps = _deletes([item for item in items if item not in path and not _is_for_copies(item)])
+    for_copies = [item for item in items if _is_for_copies(item)]
+    steps = _deletes([item for item in items if item not in path and item not in for_copies])
+    steps += unclaimed_steps(for_copies, now)
     services = [item for item in path if item["kind"] == "Service" and not is_given_back(item)]
     if services:
         return (*steps, *(Apply(back) for service in services if (back := given_back(service, now)) is not None))
@@ -50,7 +53,7 @@ def abandoned_steps(found: Iterable[Manifest], now: float) -> tuple[Step, ...]:
 def _is_for_copies(item: Manifest) -> bool:
     """The Service that another proxy sends copies to: it stays, and has no endpoints once the mirror is gone."""
     labels: dict[str, str] = item["metadata"]["labels"]
-    return bool(item["kind"] == "Service") and labels.get(names.COMPONENT_LABEL) == names.COPIES
+    return bool(item["kind"] == "Service") and labels.get(names.COMPONENT_LABEL) in (names.COPIES, names.ROUTED)
 
 
 def _deletes(items: list[Manifest]) -> list[Step]:

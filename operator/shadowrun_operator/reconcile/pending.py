@@ -2,14 +2,14 @@
 
 import msgspec
 
-from shadowrun_operator.api.conditions import EndReason
+from shadowrun_operator.api.conditions import EndReason, Reason
 from shadowrun_operator.manifests.names import content_hash
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.acceptance import violation
-from shadowrun_operator.reconcile.endings import start_deadline
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.plan import Event, Plan
 from shadowrun_operator.reconcile.record import RunRecord
+from shadowrun_operator.reconcile.schedule import start_deadline, waits_until
 from shadowrun_operator.reconcile.spec_hash import frozen_spec
 from shadowrun_operator.reconcile.statuses import status_of
 
@@ -21,10 +21,14 @@ SETTLE_S = 60.0
 
 
 def pending(seen: Observation) -> Plan:
-    """Accept, or refuse and look again: what is missing may appear."""
+    """Accept, or refuse and look again: what is missing may appear. What is sound waits for the time it is planned for.
+
+    Such a run reserves nothing: others may use the primary meanwhile.
+    """
     problem = violation(seen)
     if problem is None:
-        return _accept(seen)
+        begins = waits_until(seen.run.spec, seen.now)
+        return _accept(seen) if begins is None else _waiting(seen, begins)
     deadline = start_deadline(seen)
     status = status_of(seen, "Pending", problem.message, accepted=("False", problem.reason, problem.message))
     news = _is_news(seen, problem.reason)
@@ -32,6 +36,16 @@ def pending(seen: Observation) -> Plan:
         status=status,
         requeue_after=max(SOON_S, min(RESYNC_S, deadline - seen.now)),
         events=(Event("Warning", str(problem.reason), problem.message),) if news else (),
+    )
+
+
+def _waiting(seen: Observation, begins: float) -> Plan:
+    message = f"The spec is sound; the run begins at {times.written(begins)}, as spec.schedule says."
+    news = _is_news(seen, Reason.SCHEDULED)
+    return Plan(
+        status=status_of(seen, "Pending", message, accepted=("Unknown", Reason.SCHEDULED, message)),
+        requeue_after=max(SOON_S, min(RESYNC_S, begins - seen.now)),
+        events=(Event("Normal", str(Reason.SCHEDULED), message),) if news else (),
     )
 
 

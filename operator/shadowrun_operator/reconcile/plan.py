@@ -52,7 +52,20 @@ class Delete:
     name: str
 
 
-Step = Create | Apply | Merge | PatchCandidate | Delete
+@dataclass(frozen=True)
+class EditRoute:
+    """Edit a user's HTTPRoute as it is at that moment: have this filter for the Service in the rule, or none at all.
+
+    Nothing else of the route changes, and nothing happens where the route is gone or needs no change.
+    """
+
+    name: str
+    service: str
+    rule: str = ""
+    wanted: Manifest | None = None
+
+
+Step = Create | Apply | Merge | PatchCandidate | Delete | EditRoute
 
 
 @dataclass(frozen=True)

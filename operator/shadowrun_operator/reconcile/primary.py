@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from shadowrun_operator.api.spec import Spec
 from shadowrun_operator.manifests.names import Manifest
 
+_ANY = 8080
+
 
 @dataclass(frozen=True)
 class PrimaryPort:
@@ -22,7 +24,10 @@ def service_port(service: Manifest, port: int) -> Manifest | None:
 
 
 def primary_port(service: Manifest, source: Manifest, port: int) -> PrimaryPort | None:
-    """The primary's port resolved through the pod template; None where Service or template lack it."""
+    """The primary's port resolved through the pod template; None where Service or template lack it.
+
+    Without a template a name stands for any number: only pods of ours that carry the same name listen there.
+    """
     entry = service_port(service, port)
     if entry is None:
         return None
@@ -43,7 +48,10 @@ def arm_target(spec: Spec, resolved: PrimaryPort) -> int | str:
 
 
 def _named(source: Manifest, name: str) -> int | None:
-    for container in source["spec"]["template"]["spec"]["containers"]:
+    containers = source["spec"]["template"].get("spec", {}).get("containers")
+    if containers is None:
+        return _ANY
+    for container in containers:
         for entry in container.get("ports", []):
             if entry.get("name") == name:
                 return int(entry["containerPort"])

@@ -9,9 +9,9 @@ from shadowrun_operator.api.status import Phase
 from shadowrun_operator.reconcile.acceptance import violation
 from shadowrun_operator.reconcile.active import preparing, running, warming_up
 from shadowrun_operator.reconcile.finishing import complete, finishing, teardown
+from shadowrun_operator.reconcile.kept import afterwards
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.pending import (
-    RESYNC_S,
     SOON_S,
     end_before_start,
     expiry_of,
@@ -40,8 +40,7 @@ def reconcile(seen: Observation) -> Plan:
     if seen.run.metadata.deletion_timestamp is not None:
         return teardown(seen)
     if seen.run.status.phase == "Complete":
-        seen_now = {"observed_generation": seen.run.metadata.generation}
-        return Plan(status=seen.run.status.model_copy(update=seen_now), requeue_after=RESYNC_S)
+        return afterwards(seen)
     if seen.record is None:
         return _without_record(seen)
     return PHASES[phase_of(seen.record)](seen, seen.record)

@@ -13,6 +13,7 @@ import msgspec
 from shadowrun_mirror.config import Indicator
 from shadowrun_mirror.evidence import CaptureEvidence, Evidence, Window
 
+from shadowrun_operator.judge.facts import SpecChange
 from shadowrun_operator.judge.live_path import Watch
 from shadowrun_operator.judge.merge import latest
 from shadowrun_operator.reconcile.rate import Pace
@@ -35,6 +36,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     )
     indicators: tuple[Indicator, ...] = ()  # with the thresholds that were frozen when the warm-up ended
     pace: Pace = Pace()  # how far the sampling rates have been lowered
+    changes: tuple[SpecChange, ...] = ()  # of the spec, since copying began (`reconcile.history`)
     watch: Watch | None = None  # what was seen of customers with and without copying
     standings: dict[str, Standing] = {}  # since when each criterion, and the verdict (""), has been decided as it is
     ended_at: float = 0.0

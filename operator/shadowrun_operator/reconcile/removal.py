@@ -8,8 +8,10 @@ back keeps its Envoy: customers come before a tidy end.
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.given_back import given_back, is_given_back
 from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.plan import Apply, Delete, Step
+from shadowrun_operator.reconcile.route import holds_claim, removal_steps, route_is_free
 
 SETTLE_S = 10.0
 """After the Service was given back: until no client is sent to Envoy any more. Customers who still are with it keep
@@ -23,13 +25,14 @@ _MIRROR_KINDS = ("Deployment", "PodDisruptionBudget", "Service", "NetworkPolicy"
 _CAPTURE_KINDS = ("Deployment", "PodDisruptionBudget", "Secret")
 
 
-def removal(seen: Observation) -> tuple[Step, ...]:
-    """What may be removed now: arms, then the Service is given back, then (drained) capture and mirror.
+def removal(seen: Observation, *, keep_arms: bool = False) -> tuple[Step, ...]:
+    """What may be removed now: arms (unless they are kept), then the Service is given back, then capture and mirror.
 
-    The Service for copies of another proxy needs no giving back: without the mirror it has no endpoints.
+    The Service for copies of another proxy needs no giving back: without the mirror it has no endpoints. A filter of
+    ours in a route goes before the mirror does.
     A mirror without a readable Secret cannot be told to stop, so it goes with the arms.
     """
-    steps: list[Step] = [*_arms(seen)]
+    steps: list[Step] = [] if keep_arms else [*arm_removal(seen)]
     service, free = _captured(seen), _captured(seen) is None and drained(seen)
     manifest = None if service is None else _returned(seen, service)
     if manifest is not None:
@@ -39,23 +42,28 @@ def removal(seen: Observation) -> tuple[Step, ...]:
     if free or stuck(seen) or seen.config is None:
         steps += _deletes(seen, _MIRROR_KINDS, names.MIRROR)
         steps += _deletes(seen, ("Service",), names.MIRROR_PODS)
-    return tuple(steps)
+    return (*steps, *removal_steps(seen))
 
 
-def remaining(seen: Observation, steps: tuple[Step, ...] = ()) -> tuple[str, ...]:
+def remaining(seen: Observation, steps: tuple[Step, ...] = (), *, keep_arms: bool = False) -> tuple[str, ...]:
     """What will be left of the run once these steps are done, beside what stays: Service, evidence, report."""
     gone = {(step.kind, step.name) for step in steps if isinstance(step, Delete)}
     stays = {("ConfigMap", names.object_name(seen.run.name, part)) for part in (names.EVIDENCE, names.REPORT)}
+    stays |= arms_left(seen) if keep_arms else set()
     if stuck(seen):
         stays |= {(kind, names.object_name(seen.run.name, names.CAPTURE)) for kind in _CAPTURE_KINDS}
-    stays.add(("Service", seen.run.spec.capture.service_name))
+    if not holds_claim(seen):
+        stays.add(("Service", seen.run.spec.capture.service_name))
     return tuple(f"{kind} '{name}'" for kind, name in sorted(seen.objects.keys() - gone - stays))
 
 
 def drained(seen: Observation) -> bool:
-    """Whether Envoy may be asked to go: the Service has led elsewhere for long enough, or there is no Envoy."""
+    """Whether Envoy may be asked to go: the Service has led elsewhere for long enough, or there is no Envoy.
+
+    In mode HTTPRoute it is the mirror that may go, once no gateway sends it copies.
+    """
     if seen.object("Deployment", names.CAPTURE) is None:
-        return True
+        return route_is_free(seen)
     return seen.given_back_since is not None and seen.now >= seen.given_back_since + SETTLE_S
 
 
@@ -78,13 +86,25 @@ def _returned(seen: Observation, service: Manifest) -> Manifest | None:
     return given_back(service, seen.now, fallback=primary)
 
 
-def _arms(seen: Observation) -> list[Delete]:
+def arms_left(seen: Observation) -> set[tuple[str, str]]:
+    """Kind and name of what there is of the arms, their network policy included."""
+    wanted = {(kind, names.object_name(seen.run.name, arm)) for arm in _ARMS for kind in _ARM_KINDS}
+    return {*wanted, ("NetworkPolicy", names.object_name(seen.run.name, names.ARMS))} & seen.objects.keys()
+
+
+def arm_removal(seen: Observation) -> tuple[Delete, ...]:
     """The arms; their network policy once none of their pods runs or could still be started."""
     steps = [step for arm in _ARMS for step in _deletes(seen, _ARM_KINDS, arm)]
     deployments = [found for arm in _ARMS if (found := seen.object("Deployment", arm)) is not None]
     runs = any(pod.component in _ARMS for pod in seen.pods) or any(d["spec"].get("replicas", 1) for d in deployments)
-    waited = seen.record is not None and 0 < seen.record.ended_at < seen.now - LAST_PODS_S
-    return steps if runs and not waited else [*steps, *_deletes(seen, ("NetworkPolicy",), names.ARMS)]
+    waited = 0 < _removed_since(seen) < seen.now - LAST_PODS_S
+    return tuple(steps if runs and not waited else [*steps, *_deletes(seen, ("NetworkPolicy",), names.ARMS)])
+
+
+def _removed_since(seen: Observation) -> float:
+    """Since when the arms are being removed, in UTC seconds; 0 before the end."""
+    ended, kept = seen.record.ended_at if seen.record is not None else 0.0, seen.run.status.arms_kept_until
+    return ended if kept is None else max(ended, times.seconds(kept))
 
 
 def _deletes(seen: Observation, kinds: tuple[str, ...], component: str) -> list[Delete]:

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from shadowrun_operator.api.spec import Spec
 
-MUTABLE = ("suspend", "stop", "duration", "admission")
+MUTABLE = ("suspend", "stop", "duration", "admission", "keepArms", "ttlAfterFinished")
 """Fields of the spec that may change while a run is active."""
 
 MUTABLE_SAMPLING = ("rate", "targetPairsPerSecond")
@@ -14,10 +14,11 @@ MUTABLE_SAMPLING = ("rate", "targetPairsPerSecond")
 
 
 def frozen_spec(spec: Spec) -> dict[str, Any]:
-    """The spec as JSON without what may change."""
+    """The spec as JSON without what may change, and without the day: repeated tomorrow it is the same experiment."""
     kept = {key: value for key, value in spec.to_json().items() if key not in MUTABLE}
     kept["sampling"] = {key: value for key, value in kept["sampling"].items() if key not in MUTABLE_SAMPLING}
-    return kept
+    hours = {key: value for key, value in kept.pop("schedule", {}).items() if key != "startTime"}
+    return {**kept, "schedule": hours} if hours else kept
 
 
 def changed_fields(snapshot: dict[str, Any], spec: Spec) -> list[str]:

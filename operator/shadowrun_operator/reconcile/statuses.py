@@ -2,7 +2,9 @@
 
 from shadowrun_operator.api.conditions import ConditionType, EndReason, Reason, set_condition
 from shadowrun_operator.api.status import (
+    MAX_DIFFERENCES,
     MESSAGE_LENGTH,
+    PATH_LENGTH,
     ArmStatus,
     Condition,
     ConditionStatus,
@@ -15,11 +17,15 @@ from shadowrun_operator.api.status import (
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import content_hash
 from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.difference import difference
 from shadowrun_operator.reconcile.hardware import HardwareFinding, accelerator, hardware_found
 from shadowrun_operator.reconcile.objects import selected_side, takes_copies
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.removal import stuck
+from shadowrun_operator.reconcile.room import lacking_room
+from shadowrun_operator.reconcile.route import filter_is_there
+from shadowrun_operator.reconcile.schedule import pause
 
 Said = tuple[ConditionStatus, str, str]
 """Status, reason and message of a condition."""
@@ -46,6 +52,7 @@ def status_of(
             "message": shortened(message, MESSAGE_LENGTH),
             "attempt": _attempt(record or seen.record) or before.attempt,
             "arms": arm_statuses(seen) if phase in ACTIVE or seen.arms_stand else before.arms,
+            "difference": before.difference if (found := difference(seen)) is None else _shown(found),
             "conditions": _conditions(seen, phase, accepted, record or seen.record),
         }
     )
@@ -57,6 +64,10 @@ def status_of(
             "provenance": _provenance(seen, record),
         }
     )
+
+
+def _shown(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(shortened(path, PATH_LENGTH) for path in paths[:MAX_DIFFERENCES])
 
 
 def _attempt(record: RunRecord | None) -> int:
@@ -99,8 +110,8 @@ def _conditions(
     if accepted is not None:
         said[ConditionType.ACCEPTED] = accepted
     if phase != "Complete":
-        paused = phase in ACTIVE and seen.run.spec.suspend
-        reason = Reason.SUSPENDED if paused else Reason.ACTIVE
+        paused = pause(seen.run.spec, seen.now) if phase in ACTIVE else None
+        reason = Reason.ACTIVE if paused is None else paused.reason
         said[ConditionType.COMPLETE] = ("False", reason, reason.sentence)
         said[ConditionType.SUCCEEDED] = ("Unknown", Reason.ACTIVE, Reason.ACTIVE.sentence)
     for kind, words in said.items():
@@ -167,14 +178,34 @@ def _copies_taken(seen: Observation) -> Said:
     ready = sum(1 for pod in seen.pods_of(names.MIRROR) if pod.ready)
     if not ready:
         return "False", Reason.WAITING, _waiting(seen, names.MIRROR)
+    route = seen.run.spec.capture.http_route
+    if route is not None and _copies_now(seen) and not filter_is_there(seen):
+        return "False", Reason.DEGRADED, f"HTTPRoute {route.name!r} does not hold the filter: {_filter_trouble(seen)}"
     wanted = seen.run.spec.mirror.replicas
     return "True", Reason.READY, f"Service {name!r} takes copies on port 8080: {ready} of {wanted} mirrors are ready."
 
 
+def _copies_now(seen: Observation) -> bool:
+    """Whether copies have been taken before this look, and still should be."""
+    return seen.config is not None and seen.config.copying and pause(seen.run.spec, seen.now) is None
+
+
+def _filter_trouble(seen: Observation) -> str:
+    route = seen.route
+    if route is None or route.refused or route.route is None:
+        return "it is gone, or the operator may not read it any more."
+    return "it is put in when copying begins, and half a minute after somebody took it out."
+
+
 def _arms_ready(seen: Observation) -> Said:
-    waiting = [c for c in (*seen.run.spec.arm_names, names.MIRROR) if not seen.all_ready(c)]
+    ended = seen.record is not None and seen.record.ended_at > 0
+    needed = (*seen.run.spec.made_arms, *(() if ended else (names.MIRROR,)))
+    waiting = [c for c in needed if not seen.all_ready(c)]
     if not waiting:
         return "True", Reason.READY, Reason.READY.sentence
+    room = lacking_room(seen)
+    if room is not None:
+        return "False", Reason.NO_ROOM, room
     was_ready = any(
         c.type == ConditionType.ARMS_READY and c.reason != Reason.WAITING for c in seen.run.status.conditions
     )
@@ -189,7 +220,9 @@ def _waiting(seen: Observation, component: str) -> str:
 
 
 def _hardware_matched(seen: Observation, finding: HardwareFinding) -> Said:
-    if not seen.run.spec.hardware.match_label_keys:
+    if not seen.run.spec.made_arms:
+        return "Unknown", Reason.NOT_VERIFIED, finding.message
+    if not seen.run.spec.hardware.match_label_keys and finding.matched is True:
         return "True", Reason.NOT_REQUIRED, finding.message
     if finding.matched is None:
         return "Unknown", Reason.WAITING, finding.message

@@ -1,7 +1,9 @@
 """What customers wait, whatever the mirror is like: latency through capture against the same without copying."""
 
 import contextlib
-import itertools
+import math
+import random
+import statistics
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -10,16 +12,19 @@ from pathlib import Path
 
 from tests.bench.effort import Effort
 from tests.bench.envoy import captures
-from tests.bench.load_program import Sent, engine, send
+from tests.bench.load_program import Turn, Turns, engine, turns
 from tests.bench.receiver import receiver
-from tests.bench.tables import Line, Table
+from tests.bench.tables import Line, Table, ratios
 from tests.integration.capture.faults import MIRRORS
-from tests.integration.capture.harness import Capture, capture_on_free_ports, directive, until
+from tests.integration.capture.harness import capture_on_free_ports, directive, free_ports
 
 NAME = "customers-latency"
-RATE, CONNECTIONS, BODY = 100.0, 64, 40_000
+RATE, CONNECTIONS, BODY = 150.0, 64, 40_000
+ROUNDS, REQUESTS = 10, 100
+"""Of each receiver; of a turn."""
 FIRST_S = 0.005
-LARGEST = 1 << 20
+LARGEST = 64 << 10
+COPYING, IDLE, TWIN = "copying", "copying nothing", "copying nothing either"
 
 
 @contextlib.asynccontextmanager
@@ -30,58 +35,80 @@ async def _accepts(port: int) -> AsyncIterator[None]:
 
 RECEIVERS: dict[str, Callable[[int], AbstractAsyncContextManager[None]]] = {"accepts": _accepts}
 RECEIVERS |= {name: partial(receiver, name) for name in MIRRORS}
+_Times = dict[str, list[float]]  # by Envoy, one for each round
+_WHICH = {"p50": 0.5, "p99": 0.99}
 
 
 async def measure(effort: Effort) -> Table:
-    """Each receiver's turn comes right after one without copying; how those differ among themselves is the noise."""
-    without: list[Sent] = []
+    """Three Envoys stand before one primary and take short turns; two of them copy nothing, and differ by noise."""
     receivers = {name: RECEIVERS[name] for name in ("accepts", "down") if effort.quick} or RECEIVERS
-    with_it: dict[str, list[tuple[Sent, Sent]]] = {name: [] for name in receivers}
+    rounds = effort.rounds if effort.quick else ROUNDS
+    found: dict[str, dict[str, _Times]] = {}
+    asked = failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        capture = capture_on_free_ports(Path(folder))
-        async with engine(port=capture.primary_port, first_s=FIRST_S), captures(capture, LARGEST):
-            await _turn(capture, effort, version=1, copying=False)  # connections, caches
-            for round_number in range(effort.rounds):
-                for name, fault in receivers.items():
-                    without.append(await _turn(capture, effort, version=2 * round_number, copying=False))
-                    async with fault(capture.mirror_port):
-                        turn = await _turn(capture, effort, version=2 * round_number + 1, copying=True)
-                    with_it[name].append((turn, without[-1]))
-    noise = {which: _noise([_time(sent, which) for sent in without]) for which in ("p50", "p99")}
-    asked = [*without, *(turn for turns in with_it.values() for turn, _ in turns)]
-    lines = [Line(f"customers' {which}, nothing copied", times, "×", "itself") for which, times in noise.items()]
-    for name, turns in with_it.items():
-        for which, times in noise.items():
-            values = tuple(_time(turn, which) / _time(before, which) for turn, before in turns)
-            lines.append(Line(f"customers' {which}, mirror {name}", values, "×", "nothing copied", at_most=max(times)))
-    lines.append(
-        Line(f"failed, of {sum(s.sent for s in asked)}", (sum(s.failed for s in asked),), "requests", at_most=0)
-    )
+        async with _standing(Path(folder)) as (client, mirror_port):
+            await _round(client, order=[0, 1, 2])  # connections, caches
+            for name, stands in receivers.items():
+                async with stands(mirror_port):
+                    taken = [await _round(client, random.Random(n).sample(range(3), 3)) for n in range(rounds)]
+                found[name] = {which: _times(taken, share) for which, share in _WHICH.items()}
+                asked += sum(len(turn.times) for each in taken for turn in each)
+                failed += sum(turn.failed for each in taken for turn in each)
+    lines = []
+    noise: dict[str, float] = {}
+    for which in _WHICH:
+        alike = [r for times in found.values() for r in ratios(times[which][TWIN], times[which][IDLE])]
+        noise[which] = _noise(alike)
+        lines.append(Line(f"customers' {which}, nothing copied", tuple(alike), "×", "itself"))
+    for name, times in found.items():
+        for which, limit in noise.items():
+            values = ratios(times[which][COPYING], times[which][IDLE])
+            lines.append(Line(f"customers' {which}, mirror {name}", values, "×", "nothing copied", at_most=limit))
+    lines.append(Line(f"failed, of {asked}", (failed,), "requests", at_most=0))
     conditions = (
-        f"{RATE:.0f} requests/s of {BODY // 1000} kB, all of them copied, an answer after {FIRST_S * 1000:.0f} ms; "
-        "latency from the moment a request was due. Nothing copied against itself: turn by turn, the larger over the "
-        "smaller; the largest of these is the run's own noise and the goal for the rest."
+        f"{RATE:.0f} requests/s of {BODY // 1000} kB in turns of {REQUESTS}, all of them copied, an answer after "
+        f"{FIRST_S * 1000:.0f} ms; latency from the moment a request was due. The goal is the run's own noise: of two "
+        "Envoys that both copy nothing, the slower one's turn over the faster one's, exceeded by one round in ten."
     )
-    return Table(NAME, conditions, lines, rounds=effort.rounds)
+    return Table(NAME, conditions, lines, rounds=rounds, interval=True)
 
 
-async def _turn(capture: Capture, effort: Effort, *, version: int, copying: bool) -> Sent:
-    await until(capture.is_quiet, 20.0)  # the copies of the turn before are gone
-    await capture.follow(directive(version=version, copying=copying, max_body_bytes=LARGEST))
-    return await send(
-        capture.customers,
-        rate=RATE,
-        seconds=effort.seconds / 2,
-        connections=CONNECTIONS,
-        size=BODY,
-        stream="false",
-        headers="x-conversation-id: c#",
-    )
+@contextlib.asynccontextmanager
+async def _standing(folder: Path) -> AsyncIterator[tuple[Turns, int]]:
+    """A client of the three Envoys, in the order copying, idle, twin; and the port of the mirror."""
+    (mirror_port,) = free_ports(1)
+    async with contextlib.AsyncExitStack() as stack:
+        primary = await stack.enter_async_context(engine(first_s=FIRST_S))
+        ports = []
+        for name in (COPYING, IDLE, TWIN):
+            capture = capture_on_free_ports(folder / name)
+            capture.folder.mkdir()
+            capture.primary_port, capture.mirror_port = primary.port, mirror_port
+            await stack.enter_async_context(captures(capture, LARGEST))
+            await capture.follow(directive(copying=name == COPYING, max_body_bytes=LARGEST))
+            ports.append(capture.customers)
+        options = {"connections": CONNECTIONS, "size": BODY, "stream": "false", "headers": "x-conversation-id: c#"}
+        yield await stack.enter_async_context(turns(ports, **options)), mirror_port
 
 
-def _time(sent: Sent, which: str) -> float:
-    return sent.p50 if which == "p50" else sent.p99
+async def _round(client: Turns, order: list[int]) -> list[Turn]:
+    """One turn of each Envoy; in the order of `_standing`, whatever `order` they were asked in."""
+    taken = {number: await client.take(number, REQUESTS, rate=RATE) for number in order}
+    return [taken[number] for number in sorted(taken)]
 
 
-def _noise(times: list[float]) -> tuple[float, ...]:
-    return tuple(max(one, two) / min(one, two) for one, two in itertools.pairwise(times))
+def _times(rounds: list[list[Turn]], share: float) -> _Times:
+    return {
+        name: [_quantile(turns[place].times, share) for turns in rounds]
+        for place, name in enumerate((COPYING, IDLE, TWIN))
+    }
+
+
+def _quantile(times: tuple[float, ...], share: float) -> float:
+    return sorted(times)[min(len(times) - 1, int(share * len(times)))]
+
+
+def _noise(alike: list[float]) -> float:
+    """What the ratio of two that are alike exceeds in one round of ten, whichever of them is divided by the other."""
+    either_way = [abs(math.log(ratio)) for ratio in alike]
+    return math.exp(statistics.quantiles(either_way, n=10)[-1]) if len(either_way) > 1 else math.exp(either_way[0])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -51,13 +52,13 @@ SHAPES = (
 
 
 async def measure(effort: Effort) -> Table:
-    """One mirror per shape, with a drain of the same streams after each of its turns."""
+    """One mirror per shape; its turns and those of a drain of the same streams come in random order, and are short."""
     lines = [await _line(shape, effort) for shape in SHAPES[:: 3 if effort.quick else 1]]
     conditions = (
         f"Two arms, bodies of 2 kB, first content after {FIRST_S * 1000:.0f} ms, one write per event. The "
         "mirror's real process is alone on one core; so is the drain, which opens as many connections."
     )
-    return Table(NAME, conditions, lines)
+    return Table(NAME, conditions, lines, interval=True)
 
 
 async def _line(shape: Shape, effort: Effort) -> Line:
@@ -69,11 +70,15 @@ async def _line(shape: Shape, effort: Effort) -> Line:
         mirror([first.port, second.port]) as process,
         _request_file() as request,
     ):
-        turn = {"rate": shape.rate, "seconds": effort.seconds, "tail_s": shape.length_s}
-        await cpu_per_pair(process, "warm-", rate=shape.rate, seconds=effort.seconds / 4, tail_s=shape.length_s)
-        for number in range(effort.rounds):
-            ours.append(await cpu_per_pair(process, f"p{number}-", **turn))
-            bare.append(await _drained([first.port, second.port], shape.rate, effort.seconds, request))
+        rounds, seconds = (1, effort.seconds) if effort.quick else (4 * effort.rounds, effort.seconds / 4)
+        turn = {"rate": shape.rate, "seconds": seconds, "tail_s": shape.length_s}
+        await cpu_per_pair(process, "warm-", **turn)
+        for number in range(rounds):
+            for is_ours in random.sample((True, False), 2):
+                if is_ours:
+                    ours.append(await cpu_per_pair(process, f"p{number}-", **turn))
+                else:
+                    bare.append(await _drained([first.port, second.port], shape.rate, seconds, request))
     return Line(shape.name, ratios(ours, bare), reference="two bare socket drains", at_most=shape.goal)
 
 

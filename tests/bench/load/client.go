@@ -47,12 +47,7 @@ func client(arguments []string) {
 	var p plan
 	flags := flag.NewFlagSet("client", flag.ExitOnError)
 	flags.StringVar(&p.target, "target", "", "host:port")
-	flags.StringVar(&p.path, "path", "/v1/chat/completions", "path of every request")
-	flags.StringVar(&p.prefix, "prefix", "r", "beginning of every request's id and model")
-	flags.StringVar(&p.headers, "headers", "", "more header lines, separated by |; # stands for the request's number")
-	flags.StringVar(&p.stream, "stream", "true", "the body's stream field")
-	flags.IntVar(&p.size, "size", 2048, "bytes of a body")
-	flags.IntVar(&p.connections, "connections", 64, "requests in flight at most")
+	p.defined(flags)
 	flags.Float64Var(&p.rate, "rate", 0, "requests per second; 0: each connection as fast as it is answered")
 	flags.BoolVar(&p.fromSent, "from-sent", false, "latency from the moment of sending, not from when it was due")
 	flags.DurationVar(&p.duration, "for", time.Second, "how long to send")
@@ -62,6 +57,16 @@ func client(arguments []string) {
 	must(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	result.CPU = time.Duration(used.Utime.Nano() + used.Stime.Nano()).Seconds()
 	must(json.NewEncoder(os.Stdout).Encode(result))
+}
+
+// defined adds the options of what a request is like, and of how many there are at a time.
+func (p *plan) defined(flags *flag.FlagSet) {
+	flags.StringVar(&p.path, "path", "/v1/chat/completions", "path of every request")
+	flags.StringVar(&p.prefix, "prefix", "r", "beginning of every request's id and model")
+	flags.StringVar(&p.headers, "headers", "", "more header lines, separated by |; # stands for the request's number")
+	flags.StringVar(&p.stream, "stream", "true", "the body's stream field")
+	flags.IntVar(&p.size, "size", 2048, "bytes of a body")
+	flags.IntVar(&p.connections, "connections", 64, "requests in flight at most")
 }
 
 func (p plan) run() Result {

@@ -16,8 +16,11 @@ func main() {
 		case "client":
 			client(os.Args[2:])
 			return
+		case "turns":
+			turns(os.Args[2:])
+			return
 		}
 	}
-	fmt.Fprintln(os.Stderr, "usage: load engine|client [options]")
+	fmt.Fprintln(os.Stderr, "usage: load engine|client|turns [options]")
 	os.Exit(2)
 }

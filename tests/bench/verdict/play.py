@@ -4,12 +4,13 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from itertools import groupby
 
 import numpy as np
 from scipy.special import ndtri
 from shadowrun_mirror.blocks import BlockSeries
+from shadowrun_mirror.histogram import Histogram
 from shadowrun_operator.judge.interval import PAIRS_PER_BLOCK, estimate
+from shadowrun_operator.judge.noise import NOISE_ALPHA, Expected, expected_of_latency
 from shadowrun_operator.judge.rules import Criterion, Rules
 from shadowrun_operator.judge.sequence import multiplier
 
@@ -41,17 +42,16 @@ def by_the_judge(world: World, found: Pairs) -> Outcome:
     """
     series = [BlockSeries() for _ in range(world.replicas)]
     control, done = BlockSeries(), 0
-    sums, squares = np.cumsum(found.z), np.cumsum(found.z * found.z)
+    running = _Running(found.z, found.weight)
     for count in _looks(len(found.z)):
-        mean = float(sums[count - 1]) / count
-        error = math.sqrt(max(float(squares[count - 1]) / count - mean * mean, 0.0) / count)
+        mean, error = running.at(count)
         if count < FEWEST or abs(mean - world.limit) < _HOPELESS * error:
             continue
         for replica, of_replica in enumerate(series):
             chosen = np.flatnonzero(found.replica[done:count] == replica) + done
-            series[replica] = of_replica.merged(_series(found.second[chosen], found.z[chosen]))
+            _count(world, found, found.z, chosen, of_replica)
         if found.control is not None:
-            control = control.merged(_series(found.second[done:count], found.control[done:count]))
+            _count(world, found, found.control, np.arange(done, count), control)
         done = count
         known = estimate(reduce(BlockSeries.merged, series), beside=[control])
         if known is None or not known.decidable:
@@ -109,14 +109,48 @@ def by_two_bands(world: World, found: Pairs) -> Outcome:
     return Outcome("", len(found.z))
 
 
+def noisy(world: World, found: Pairs, every: int) -> tuple[bool, bool]:
+    """What the rule NoisyBaseline says of the control: at the end, and at any look of each `every` pairs."""
+    if found.control is None:
+        raise ValueError("a world without a control has no noise to find")
+    control, known, done, said = BlockSeries(), Histogram(), 0, [False]
+    for count in range(every, len(found.z) + 1, every):
+        _count(world, found, found.control, np.arange(done, count), control)
+        for log_latency in found.baseline[done:count].tolist():
+            known.add(math.exp(log_latency))
+        done, estimated = count, estimate(control)
+        if count < FEWEST or estimated is None or not estimated.decidable:
+            continue
+        expected = Expected(tolerated=world.margin / 2)
+        if world.quantile is not None:
+            expected = expected_of_latency(known, math.exp(found.limit), 1 + world.margin)
+        said.append(expected.is_missed(estimated, NOISE_ALPHA / 2))
+    return said[-1], any(said)
+
+
+class _Running:
+    """Weighted mean of z and its error for independent pairs, at any number of them."""
+
+    def __init__(self, z: Whole, weight: Whole) -> None:
+        w = weight.astype(np.float64)
+        self._sums = [np.cumsum(part) for part in (w, w * z, w * w, w * w * z, w * w * z * z)]
+
+    def at(self, count: int) -> tuple[float, float]:
+        w, wz, ww, wwz, wwzz = (float(part[count - 1]) for part in self._sums)
+        mean = wz / w
+        return mean, math.sqrt(max(wwzz - 2 * mean * wwz + mean * mean * ww, 0.0)) / w
+
+
 def _looks(count: int) -> Iterator[int]:
     yield from range(PAIRS_PER_BLOCK, count + 1, PAIRS_PER_BLOCK)
 
 
-def _series(seconds: Whole, z: Whole) -> BlockSeries:
-    """The pairs' sums by second; as `BlockSeries.add` would count them one by one."""
-    sums: dict[int, tuple[int, int]] = {}
-    for second, group in groupby(zip(seconds.tolist(), z.tolist(), strict=True), key=lambda pair: pair[0]):
-        values = [value for _, value in group]
-        sums[second] = (len(values), sum(values))
-    return BlockSeries(sums=sums)
+def _count(world: World, found: Pairs, z: Whole, chosen: Whole, series: BlockSeries) -> None:
+    """Add these pairs to a series, as a mirror does."""
+    for second, outcome, weight in zip(
+        found.second[chosen].tolist(), z[chosen].tolist(), found.weight[chosen].tolist(), strict=True
+    ):
+        if world.weighted:
+            series.add_weighed(second, outcome, weight, 0)
+        else:
+            series.add(second, outcome)

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shadowrun_mirror.blocks import STEPS
 
 from tests.bench.verdict.__main__ import DOCUMENT, measured
 from tests.bench.verdict.lengths import TOKENS, drawn
 from tests.bench.verdict.play import by_the_judge
-from tests.bench.verdict.scenarios import TABLES, FalsePasses, Power
+from tests.bench.verdict.scenarios import TABLES, Table
 from tests.bench.verdict.world import World, pairs
 
 pytestmark = pytest.mark.verdict
@@ -26,7 +27,7 @@ class Here(Executor):
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_a_table_can_be_made(table: FalsePasses | Power) -> None:
+def test_a_table_can_be_made(table: Table) -> None:
     text, _ = measured(Here(), table, quick=True)
     assert len(text.splitlines()) == 2 + len(table.lines)
     assert f"<!-- bench {table.name} -->" in DOCUMENT.read_text(encoding="utf-8")
@@ -40,6 +41,16 @@ def test_at_the_margin_the_mean_of_z_is_the_limit(world: World) -> None:
     means = [float(pairs(world, np.random.default_rng(seed)).z.mean()) for seed in range(60)]
     error = float(np.std(means, ddof=1)) / 60**0.5
     assert abs(float(np.mean(means)) - world.limit) < 4 * error
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.95, None])
+def test_at_the_margin_the_weighted_mean_is_the_limit_too(quantile: float | None) -> None:
+    world = World(quantile=quantile, margin=0.05, weighted=True, lengths="mooncake")
+    drawn = [pairs(world, np.random.default_rng(seed)) for seed in range(60)]
+    means = [float((found.weight * found.z).sum() / found.weight.sum()) for found in drawn]
+    error = float(np.std(means, ddof=1)) / 60**0.5
+    assert abs(float(np.mean(means)) - world.limit) < 4 * error
+    assert {int(found.weight.max()) for found in drawn} == {STEPS}
 
 
 def test_replicas_are_judged_as_one() -> None:

@@ -6,7 +6,8 @@ the request's, equal for all arms; the noise is AR(1) from pair to pair, an arm'
 `effect` counts the true difference in margins: 0 equal arms, -1 worse by exactly the margin (a Pass is false), positive
 better. For latencies the candidate's is (1 + margin)^-effect times the baseline's, so at -1 the share of the candidate
 within (1 + margin) x is the baseline's within x, for every x and at every moment. For shares, `MISSED` of the
-baseline's answers miss the SLO and the candidate's share is `effect` margins higher.
+baseline's answers miss the SLO and the candidate's share is `effect` margins higher. `weighted`: pairs weigh by their
+prompts, as the mirror has it; lengths of a trace make a latency, or (for shares) have nothing to do with it.
 """
 
 import math
@@ -16,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.special import ndtri
+from shadowrun_mirror.blocks import STEPS
+from shadowrun_operator.judge.thresholds import HEAVIEST
 
 from tests.bench.verdict.lengths import drawn
 
@@ -44,6 +47,8 @@ class World:
     shed: float = 0.0
     replicas: int = 1
     control: bool = False
+    control_effect: float = 0.0
+    weighted: bool = False
     noise: float = NOISE
 
     @property
@@ -54,7 +59,10 @@ class World:
 
 @dataclass(frozen=True)
 class Pairs:
-    """What was drawn: second and replica of each pair, log latencies, z of the candidate and of the control."""
+    """What was drawn: second, replica and weight of each pair, log latencies, z of the candidate and of the control.
+
+    `limit` is the baseline's limit, as a log latency.
+    """
 
     second: Whole
     replica: Whole
@@ -62,6 +70,8 @@ class Pairs:
     candidate: Numbers
     z: Whole
     control: Whole | None
+    weight: Whole
+    limit: float
 
 
 def autoregressive(count: int, phi: float, random: np.random.Generator) -> Numbers:
@@ -77,10 +87,13 @@ def pairs(world: World, random: np.random.Generator) -> Pairs:
     seconds = _arrivals(world, count, random)
     waves = np.sin(2 * np.pi * seconds / DAY_S) if world.diurnal else np.zeros(count)
     load = 0.3 * waves + (0.3 * autoregressive(count, 0.98, random) if world.shed else 0.0)
-    shared = _difficulty(world, count, random) + load
+    lengths = drawn(world.lengths, count, random) if world.lengths else np.ones(count)
+    shared = _difficulty(world, lengths, random) + load
     scale = world.noise * (1 + 0.5 * waves)
     arms = [shared + scale * autoregressive(count, world.phi, random) for _ in range(3 if world.control else 2)]
-    arms[1] = arms[1] + _shift(world)
+    arms[1] = arms[1] + _shift(world, world.effect)
+    if world.control:
+        arms[2] = arms[2] + _shift(world, world.control_effect)
     kept = np.arange(count) >= WARM_UP
     if world.shed:
         pressure = load + 0.1 * random.standard_normal(count)
@@ -96,7 +109,17 @@ def pairs(world: World, random: np.random.Generator) -> Pairs:
         candidate=arms[1][kept],
         z=z[0],
         control=z[1] if world.control else None,
+        weight=_weights(world, lengths)[kept],
+        limit=limit,
     )
+
+
+def _weights(world: World, lengths: Numbers) -> Whole:
+    """As `blocks.weight_of`, by the mean of the warm-up; 1 each where pairs don't weigh by their prompts."""
+    if not world.weighted:
+        return np.ones(len(lengths), np.int64)
+    steps = np.ceil(lengths * STEPS / (HEAVIEST * lengths[:WARM_UP].mean()))
+    return np.asarray(steps.clip(1, STEPS), np.int64)
 
 
 def _arrivals(world: World, count: int, random: np.random.Generator) -> Numbers:
@@ -109,18 +132,18 @@ def _arrivals(world: World, count: int, random: np.random.Generator) -> Numbers:
     return np.asarray(np.interp(times, passed, grid), np.float64)
 
 
-def _difficulty(world: World, count: int, random: np.random.Generator) -> Numbers:
-    if not world.lengths:
-        return DIFFICULTY * random.standard_normal(count)
-    return np.asarray(np.log(0.05 + drawn(world.lengths, count, random) / 8000), np.float64)
+def _difficulty(world: World, lengths: Numbers, random: np.random.Generator) -> Numbers:
+    if not world.lengths or world.quantile is None:
+        return DIFFICULTY * random.standard_normal(len(lengths))
+    return np.asarray(np.log(0.05 + lengths / 8000), np.float64)
 
 
-def _shift(world: World) -> float:
-    """What is added to the candidate's log latency. For shares, exact for normal difficulty only."""
+def _shift(world: World, effect: float) -> float:
+    """What is added to a challenger's log latency."""
     if world.quantile is not None:
-        return -world.effect * math.log1p(world.margin)
+        return -effect * math.log1p(world.margin)
     spread = math.hypot(DIFFICULTY, world.noise)
-    within = min(1 - 1e-9, 1 - MISSED + world.effect * world.margin)
+    within = min(1 - 1e-9, 1 - MISSED + effect * world.margin)
     return spread * float(ndtri(1 - MISSED) - ndtri(within))
 
 

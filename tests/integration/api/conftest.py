@@ -103,12 +103,16 @@ class Runs:
         return None
 
 
+def _is_established(definition: dict[str, Any]) -> bool:
+    conditions = definition.get("status", {}).get("conditions") or []
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+
 def _until_established(cluster: HasApi, name: str) -> None:
-    """Not `kubectl wait`: it takes a definition whose status has no conditions yet for an error."""
-    path = '{.status.conditions[?(@.type=="Established")].status}'
-    deadline = time.monotonic() + 30
-    while cluster.kubectl("get", "crd", name, "-o", f"jsonpath={path}", timeout=30).strip() != "True":
-        assert time.monotonic() < deadline, f"{name} is not served after 30 s"
+    """Neither `kubectl wait` nor a JSONPath: both take a definition whose status has no conditions yet for an error."""
+    deadline = time.monotonic() + 60
+    while not _is_established(json.loads(cluster.kubectl("get", "crd", name, "-o", "json", timeout=30))):
+        assert time.monotonic() < deadline, f"{name} is not served after 60 s"
         time.sleep(0.2)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from shadowrun_operator.api.crd import _root_rules
 from shadowrun_operator.api.run import ShadowRun
 
 from tests.integration.api.conftest import Runs
@@ -21,6 +22,8 @@ STAYS_POSSIBLE: dict[str, Mapping[str, Any]] = {
     "the queue": {"spec.admission.queue": {"maxLength": 2, "maxWait": "1s"}},
     "the cap": {"spec.admission.maxInFlight": 2},
     "the timeout": {"spec.admission.timeout": "30s"},
+    "how long arms are kept": {"spec.keepArms": {"for": "1h"}},
+    "how long the run is kept": {"spec.ttlAfterFinished": "24h"},
     "labels": {"metadata.labels": {"team": "search"}},
 }
 
@@ -49,11 +52,44 @@ NO_LONGER_POSSIBLE: dict[str, tuple[Mapping[str, Any], str]] = {
     "a longer duration": ({"spec.duration": "3h"}, "duration can only be shortened"),
     "end conditions": ({"spec.endConditions.pairs": 1}, "spec.endConditions decides"),
     "the start deadline": ({"spec.startDeadline": "1h"}, "spec.startDeadline decides"),
+    "a start time added": (
+        {"spec.schedule": {"startTime": "2027-01-15T08:00:00Z"}},
+        "spec.schedule decides",
+    ),
+    "hours of the day added": (
+        {"spec.schedule": {"dailyWindow": {"from": "09:00", "to": "17:00"}}},
+        "spec.schedule decides",
+    ),
     "the live path guard added": (
         {"spec.livePathGuard": {"maxErrorIncrease": "1%"}},
         "spec.livePathGuard decides",
     ),
 }
+
+
+def test_every_field_that_cannot_change_has_a_case_and_no_other_has() -> None:
+    refused = {
+        change.removeprefix("spec.").split(".")[0] for changes, _ in NO_LONGER_POSSIBLE.values() for change in changes
+    }
+    frozen = {rule["fieldPath"].split(".")[2] for rule in _root_rules() if "decides the evidence" in rule["message"]}
+    assert refused == frozen | {"duration"}
+
+
+@pytest.mark.parametrize("duration", ["119m", "1h"])
+def test_a_duration_may_be_shortened_again_and_again_and_never_back(
+    runs: Runs, started: dict[str, Any], duration: str
+) -> None:
+    shorter = manifest({"spec.duration": duration}, base=started)
+    assert runs.update_refusal(shorter) is None
+    below = manifest({"spec.duration": "59m"}, base=started)
+    assert "minDuration (default 24h) must not exceed duration" in (runs.update_refusal(below) or "accepted")
+
+
+def test_an_ended_run_refuses_what_a_started_one_refuses(runs: Runs, started: dict[str, Any]) -> None:
+    ended = runs.write_status(started["metadata"]["name"], {"phase": "Complete", "verdict": "Fail"})
+    longer = manifest({"spec.slo.ttft": "9s"}, base=ended)
+    assert "spec.slo decides" in (runs.update_refusal(longer) or "accepted")
+    assert runs.update_refusal(manifest({"spec.ttlAfterFinished": "1h"}, base=ended)) is None
 
 
 @pytest.fixture

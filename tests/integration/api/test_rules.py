@@ -44,15 +44,37 @@ def queue(length: int, wait: str) -> dict[str, Any]:
     return {"spec.admission.queue": {"maxLength": length, "maxWait": wait}}
 
 
+def template(**sources: Any) -> dict[str, Any]:
+    """What arms start from."""
+    return {"spec.arms.template": sources}
+
+
+def behind_urls(**urls: Any) -> dict[str, Any]:
+    """Arms that exist already."""
+    known = {"baselineURL": "http://old.models.svc:8000", "candidateURL": "http://new"} | urls
+    external = {key: url for key, url in known.items() if url is not ABSENT}
+    return {
+        "spec.arms": {"template": {"external": external}, "candidate": {}},
+        "spec.hardware": {"policy": "Report"},
+    }
+
+
 def guard(**fields: Any) -> dict[str, Any]:
     """A guard of the live path."""
     block = {"maxErrorIncrease": "1%"} | fields
     return {"spec.livePathGuard": {key: value for key, value in block.items() if value is not ABSENT}}
 
 
+def daily(**fields: Any) -> dict[str, Any]:
+    """A window of the day."""
+    block = {"from": "09:00", "to": "17:00"} | fields
+    return {"spec.schedule": {"dailyWindow": {key: value for key, value in block.items() if value is not ABSENT}}}
+
+
 CLASS = {"name": "long", "when": {"promptTokens": {"min": 8000}}}
 CREDENTIAL = {"credential": True}
 EXTERNAL = {"mode": "External", "external": {"serviceName": "chat-copies"}}
+ROUTED = {"mode": "HTTPRoute", "httpRoute": {"name": "front", "rule": "chat", "serviceName": "chat-copies"}}
 
 RULES = {
     "a name is at most 40 characters": Rule(
@@ -78,9 +100,57 @@ RULES = {
         {"spec.capture": EXTERNAL}, {"spec.capture": {"mode": "External"}}, "mode External needs capture.external"
     ),
     "another mode has no settings of External": Rule(
-        {"spec.capture": {"mode": "HTTPRoute"}},
-        {"spec.capture": {"mode": "HTTPRoute", "external": {"serviceName": "x"}}},
+        {"spec.capture": ROUTED},
+        {"spec.capture": ROUTED | {"external": {"serviceName": "x"}}},
         "for mode External only",
+    ),
+    "mode HTTPRoute needs its settings": Rule(
+        {"spec.capture": ROUTED}, {"spec.capture": {"mode": "HTTPRoute"}}, "mode HTTPRoute needs capture.httpRoute"
+    ),
+    "another mode has no settings of HTTPRoute": Rule(
+        {"spec.capture": ROUTED},
+        {"spec.capture": EXTERNAL | {"httpRoute": ROUTED["httpRoute"]}},
+        "for mode HTTPRoute only",
+    ),
+    "a filter needs a rule": Rule(
+        {"spec.capture": ROUTED},
+        {"spec.capture": {"mode": "HTTPRoute", "httpRoute": {"name": "front", "serviceName": "x"}}},
+        "spec.capture.httpRoute.rule: Required value",
+    ),
+    "a filter needs a route": Rule(
+        {"spec.capture": ROUTED},
+        {"spec.capture": {"mode": "HTTPRoute", "httpRoute": {"rule": "chat", "serviceName": "x"}}},
+        "spec.capture.httpRoute.name: Required value",
+    ),
+    "a filter needs a Service": Rule(
+        {"spec.capture": ROUTED},
+        {"spec.capture": {"mode": "HTTPRoute", "httpRoute": {"name": "front", "rule": "chat"}}},
+        "spec.capture.httpRoute.serviceName: Required value",
+    ),
+    "a rule's name is a subdomain": Rule(
+        {"spec.capture": {"mode": "HTTPRoute", "httpRoute": {"name": "a.b", "rule": "c.d", "serviceName": "x"}}},
+        {"spec.capture": {"mode": "HTTPRoute", "httpRoute": {"name": "a.b", "rule": "c_d", "serviceName": "x"}}},
+        "should match",
+    ),
+    "a route's name is a subdomain": Rule(
+        {"spec.capture": {"mode": "HTTPRoute", "httpRoute": {"name": "a.b", "rule": "c", "serviceName": "x"}}},
+        {"spec.capture": {"mode": "HTTPRoute", "httpRoute": {"name": "a/b", "rule": "c", "serviceName": "x"}}},
+        "should match",
+    ),
+    "the Service that a filter names is not the primary": Rule(
+        {"spec.capture": ROUTED},
+        {"spec.capture": {"mode": "HTTPRoute", "httpRoute": {"name": "a", "rule": "c", "serviceName": "chat"}}},
+        "must differ from the primary's Service",
+    ),
+    "the Service that a filter names is not one of the run's": Rule(
+        {"spec.capture": ROUTED},
+        {
+            "spec.capture": {
+                "mode": "HTTPRoute",
+                "httpRoute": {"name": "a", "rule": "c", "serviceName": "prefix-cache-mirror"},
+            }
+        },
+        "for a Service of its own",
     ),
     "the Service for copies is not the primary": Rule(
         {"spec.capture": EXTERNAL},
@@ -236,9 +306,93 @@ RULES = {
     "several mirrors keep no conversations of another proxy": Rule(
         {"spec.mirror": {"replicas": 2}, "spec.capture": EXTERNAL, "spec.sampling": {"unit": "Request"}},
         {"spec.mirror": {"replicas": 2}, "spec.capture": EXTERNAL},
-        "conversations would be scattered",
+        "conversations are scattered",
+    ),
+    "several mirrors keep no conversations of a gateway": Rule(
+        {"spec.mirror": {"replicas": 2}, "spec.capture": ROUTED, "spec.sampling": {"unit": "Request"}},
+        {"spec.mirror": {"replicas": 2}, "spec.capture": ROUTED},
+        "conversations are scattered",
     ),
     "arms have a template": Rule({}, {"spec.arms.template": ABSENT}, "spec.arms.template: Required value"),
+    "arms start from a StatefulSet or a Deployment, not from both": Rule(
+        template(statefulSetRef={"name": "chat"}),
+        template(statefulSetRef={"name": "chat"}, deploymentRef={"name": "chat"}),
+        "exactly one of deploymentRef, statefulSetRef",
+    ),
+    "arms start from something": Rule(
+        template(podTemplate={"spec": {"containers": [{"name": "engine", "image": "e:1"}]}}),
+        template(),
+        "exactly one of deploymentRef",
+    ),
+    "a set of leaders is a known word": Rule(
+        template(leaderWorkerSetRef={"name": "big"}), template(leaderWorkerSetRef="big"), "must be of type object"
+    ),
+    "arms behind URLs speak plain HTTP": Rule(
+        behind_urls(), behind_urls(candidateURL="https://new:8000"), "should match"
+    ),
+    "a URL of an arm has no path": Rule(
+        behind_urls(baselineURL="http://10.0.0.7"), behind_urls(baselineURL="http://old/v1"), "should match"
+    ),
+    "a URL of an arm has a port that is one": Rule(
+        behind_urls(baselineURL="http://old:65535"), behind_urls(baselineURL="http://old:65536"), "should match"
+    ),
+    "a baseline behind a URL is named": Rule(
+        behind_urls(), behind_urls(baselineURL=ABSENT), "baselineURL: Required value"
+    ),
+    "a control behind a URL is named where it is enabled": Rule(
+        behind_urls(controlURL="http://ctl") | {"spec.arms.control": "Enabled"},
+        behind_urls() | {"spec.arms.control": "Enabled"},
+        "needs a controlURL with control Enabled",
+    ),
+    "a control behind a URL is enabled": Rule(
+        behind_urls(), behind_urls(controlURL="http://ctl"), "needs a controlURL with control Enabled"
+    ),
+    "arms behind URLs are changed elsewhere": Rule(
+        behind_urls() | {"spec.arms.candidate": {"model": "new"}},
+        behind_urls() | {"spec.arms.candidate": {"image": "e:2"}},
+        "changed where they run",
+    ),
+    "no pods are made for arms behind URLs": Rule(
+        behind_urls() | {"spec.arms.replicas": 1},
+        behind_urls() | {"spec.arms.port": 8000},
+        "no pods are made for arms behind URLs",
+    ),
+    "the hardware of arms behind URLs is reported as unknown": Rule(
+        behind_urls(),
+        behind_urls() | {"spec.hardware": {"policy": "Require"}},
+        "nobody sees the nodes of arms behind URLs",
+    ),
+    "arms behind URLs have no labels to match": Rule(
+        behind_urls() | {"spec.hardware": {"policy": "Report", "nodeSelector": {}}},
+        behind_urls() | {"spec.hardware": {"policy": "Report", "matchLabelKeys": ["a"]}},
+        "nobody sees the nodes of arms behind URLs",
+    ),
+    "arms behind URLs use no hours that are known": Rule(
+        behind_urls() | {"spec.endConditions.tokens": 1},
+        behind_urls() | {"spec.endConditions.gpuHours": 1},
+        "endConditions.gpuHours counts what the arms' pods hold",
+    ),
+    "an image is not empty": Rule(
+        {"spec.arms.candidate": {"image": "e:2"}}, {"spec.arms.candidate": {"image": ""}}, "at least 1 char"
+    ),
+    "args are strings": Rule(
+        {"spec.arms.candidate": {"args": []}}, {"spec.arms.candidate": {"args": [1]}}, "must be of type string"
+    ),
+    "a variable is set once": Rule(
+        {"spec.arms.candidate": {"env": [{"name": "A"}, {"name": "B"}]}},
+        {"spec.arms.candidate": {"env": [{"name": "A"}, {"name": "A"}]}},
+        "Duplicate value",
+    ),
+    "a variable has a name that is one": Rule(
+        {"spec.arms.candidate": {"env": [{"name": "A.B"}]}},
+        {"spec.arms.candidate": {"env": [{"name": "A=B"}]}},
+        "should match",
+    ),
+    "a container is named for a shortcut": Rule(
+        {"spec.arms.candidate": {"container": "engine", "args": ["-x"]}},
+        {"spec.arms.candidate": {"container": "engine"}},
+        "candidate.container says whose image, args or env changes",
+    ),
     "arms have a candidate": Rule({}, {"spec.arms.candidate": ABSENT}, "spec.arms.candidate: Required value"),
     "control is on or off": Rule({"spec.arms.control": "Enabled"}, {"spec.arms.control": "On"}, "Unsupported value"),
     "a warm-up has no negative size": Rule(
@@ -259,6 +413,9 @@ RULES = {
     ),
     "a label key is listed once": Rule(
         {"spec.hardware.matchLabelKeys": ["a", "b"]}, {"spec.hardware.matchLabelKeys": ["a", "a"]}, "Duplicate value"
+    ),
+    "arms change places or don't": Rule(
+        {"spec.hardware.crossover": "Enabled"}, {"spec.hardware.crossover": "Halfway"}, "Unsupported value"
     ),
     "a node selector has label keys": Rule(
         {"spec.hardware.nodeSelector": {"a.b/c": "x"}},
@@ -322,6 +479,11 @@ RULES = {
         only(latency(quantile="p99")), only(latency(quantile="p42")), "Unsupported value"
     ),
     "a metric is a known one": Rule(only(latency(metric="E2E")), only(latency(metric="ITL")), "Unsupported value"),
+    "pairs weigh alike or by tokens": Rule(
+        only(latency(weight="Tokens"), share(name="y", weight="Requests")),
+        only(share(weight="Bytes")),
+        "Unsupported value",
+    ),
     "a criterion's class exists": Rule(
         only(share(**{"class": "default"})),
         only(share(**{"class": "short"})),
@@ -393,10 +555,52 @@ RULES = {
         guard() | {"spec.capture": EXTERNAL},
         "livePathGuard needs an Envoy of our own",
     ),
+    "a guard sees no customers of a gateway": Rule(
+        guard() | {"spec.capture.maxBodyBytes": "1Mi"},
+        guard() | {"spec.capture": ROUTED},
+        "in modes External and HTTPRoute",
+    ),
     "a stop has a reason of bounded length": Rule(
         {"spec.stop": {"reason": "a" * 256}}, {"spec.stop": {"reason": "a" * 257}}, "more than 256"
     ),
     "suspend is true or false": Rule({"spec.suspend": True}, {"spec.suspend": "yes"}, "must be of type boolean"),
+    "a schedule says something": Rule(
+        {"spec.schedule": {"startTime": "2027-01-15T08:00:00Z"}},
+        {"spec.schedule": {}},
+        "startTime, dailyWindow or both",
+    ),
+    "a start time has a zone": Rule(
+        {"spec.schedule": {"startTime": "2027-01-15T08:00:00+01:00"}},
+        {"spec.schedule": {"startTime": "2027-01-15T08:00:00"}},
+        "should match",
+    ),
+    "a start time is of a calendar": Rule(
+        {"spec.schedule": {"startTime": "2028-02-29T00:00:00Z"}},
+        {"spec.schedule": {"startTime": "2027-02-29T00:00:00Z"}},
+        "spec.schedule.startTime",
+    ),
+    "a window has two ends": Rule(daily(), daily(to=ABSENT), "to: Required value"),
+    "a window is not empty": Rule(
+        daily(**{"from": "22:00", "to": "06:00"}), daily(**{"from": "09:00", "to": "09:00"}), "two different times"
+    ),
+    "a time of day is one": Rule(daily(to="23:59"), daily(to="24:00"), "should match"),
+    "a time zone exists": Rule(
+        daily(timeZone="America/Argentina/Ushuaia"),
+        daily(timeZone="Europe/Atlantis"),
+        "spec.schedule.dailyWindow.timeZone",
+    ),
+    "arms are kept for a while": Rule(
+        {"spec.keepArms": {"for": "24h"}}, {"spec.keepArms": {"for": "25h"}}, "above 0s and at most 24h"
+    ),
+    "arms are kept for some time": Rule(
+        {"spec.keepArms": {"for": "1s"}}, {"spec.keepArms": {"for": "0s"}}, "above 0s and at most 24h"
+    ),
+    "whoever keeps arms says how long": Rule(
+        {"spec.keepArms": {"for": "10m"}}, {"spec.keepArms": {}}, "for: Required value"
+    ),
+    "what is kept is kept for a time": Rule(
+        {"spec.ttlAfterFinished": "168h"}, {"spec.ttlAfterFinished": "a week"}, "should match"
+    ),
 }
 
 

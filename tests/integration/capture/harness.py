@@ -30,6 +30,10 @@ assert _wheel is not None
 assert _wheel.submodule_search_locations is not None
 ENVOY = Path(_wheel.submodule_search_locations[0]) / "_bin" / "envoy"
 PATH = "/v1/chat/completions"
+MAX_BODY = 1 << 20
+"""Bodies that are copied."""
+ONE, SEVERAL = ("127.0.0.1",), ("127.0.0.1", "localhost")
+"""Names of mirrors. Those of several are of one, but its copies pass a listener inside Envoy first."""
 TOKEN = "letmein"
 Headers = list[tuple[str, str]]
 
@@ -231,7 +235,7 @@ def directive(
     threshold: int = 0,
     expiry_in: float = 3600.0,
     lease_s: float = 10.0,
-    max_body_bytes: int = 1 << 20,
+    max_body_bytes: int = MAX_BODY,
     key_header: str = "x-conversation-id",
     on_missing_key: MissingKey = "Random",
     seed: int = 2**63 + 7,
@@ -261,7 +265,7 @@ class Capture:
     mirror_port: int
     ports: CapturePorts
     primary_host: str = "127.0.0.1"
-    mirror_hosts: tuple[str, ...] = ("127.0.0.1",)
+    mirror_hosts: tuple[str, ...] = ONE
     key_headers: tuple[str, ...] = ("x-conversation-id",)
     shadow_baggage: ShadowBaggage = "Strip"
     guarded: bool = True
@@ -281,12 +285,12 @@ class Capture:
         """All that is in the log of Envoy's container."""
         return (self.folder / "envoy.log").read_text()
 
-    async def start(self, max_body_bytes: int = 1 << 20) -> None:
+    async def start(self, max_body_bytes: int = MAX_BODY) -> None:
         await self.launch(max_body_bytes)
         await until(self.is_ready, 20.0)
         self.epoch = envoy_epoch(await self.admin("/server_info"))
 
-    async def launch(self, max_body_bytes: int = 1 << 20) -> None:
+    async def launch(self, max_body_bytes: int = MAX_BODY) -> None:
         bootstrap = capture_bootstrap(
             listen_port=self.customers,
             primary_host=self.primary_host,
@@ -372,9 +376,9 @@ def capture_on_free_ports(folder: Path) -> Capture:
 async def running_capture(
     folder: Path,
     *,
-    max_body_bytes: int = 1 << 20,
+    max_body_bytes: int = MAX_BODY,
     shadow_baggage: ShadowBaggage = "Strip",
-    mirror_hosts: tuple[str, ...] = ("127.0.0.1",),
+    mirror_hosts: tuple[str, ...] = ONE,
 ) -> AsyncIterator[Capture]:
     capture = capture_on_free_ports(folder)
     capture.shadow_baggage = shadow_baggage
@@ -387,9 +391,11 @@ async def running_capture(
 
 
 @contextlib.asynccontextmanager
-async def running_scene(folder: Path, *, max_body_bytes: int = 1 << 20) -> AsyncIterator[tuple[Capture, Peer, Peer]]:
+async def running_scene(
+    folder: Path, *, max_body_bytes: int = MAX_BODY, mirror_hosts: tuple[str, ...] = ONE
+) -> AsyncIterator[tuple[Capture, Peer, Peer]]:
     """Envoy, a primary that answers at once, a mirror that accepts at once."""
-    async with running_capture(folder, max_body_bytes=max_body_bytes) as capture:
+    async with running_capture(folder, max_body_bytes=max_body_bytes, mirror_hosts=mirror_hosts) as capture:
         to_primary, to_mirror = primary(capture.primary_port), mirror(capture.mirror_port)
         await to_primary.start()
         await to_mirror.start()

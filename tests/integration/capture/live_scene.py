@@ -9,13 +9,14 @@ from shadowrun_mirror.config import Admission, MirrorConfig
 from shadowrun_mirror.evidence import ClassEvidence, Evidence
 
 from tests.integration.capture.crowd import Crowd, asking
-from tests.integration.capture.harness import Capture, directive, free_ports, running_capture, until
+from tests.integration.capture.harness import MAX_BODY, ONE, Capture, directive, free_ports, running_capture, until
 from tests.integration.mirror.engine import Engine, answers
 from tests.integration.mirror.process import MirrorProcess
 from tests.integration.mirror.rig import configuration
 
 RUN_UID = "run-1"
-LARGEST = 1 << 20
+LARGEST = 400_000
+"""Bytes of a customer's largest body."""
 TIMEOUT_S = 1.5
 PATIENCE_S = 3.0
 """A stall lasts for ever, or as long as one of our own timeouts; a machine that is busy with this test does not."""
@@ -63,19 +64,21 @@ def total(evidence: Evidence) -> ClassEvidence:
 
 
 @contextlib.asynccontextmanager
-async def live_scene(folder: Path, candidate_port: int | None = None) -> AsyncIterator[Scene]:
+async def live_scene(
+    folder: Path, candidate_port: int | None = None, mirror_hosts: tuple[str, ...] = ONE
+) -> AsyncIterator[Scene]:
     """Ends with what must hold whatever happened: customers had every answer, the right one, without waiting."""
     async with (
-        running_capture(folder, max_body_bytes=LARGEST) as capture,
+        running_capture(folder, mirror_hosts=mirror_hosts) as capture,
         Engine(answers(delay_s=0.01)) as baseline,
         Engine(answers(delay_s=0.01)) as candidate,
     ):
         (control_port,) = free_ports(1)
         mirror = MirrorProcess(folder, capture.mirror_port, control_port)
         config = _configuration([baseline.port, candidate_port or candidate.port])
-        await capture.follow(directive(max_body_bytes=LARGEST))
+        await capture.follow(directive())
         try:
-            async with asking(capture) as crowd:
+            async with asking(capture, LARGEST) as crowd:
                 yield Scene(capture, mirror, config, crowd)
             assert crowd.wrong == []
             assert crowd.answered == crowd.sent > 0
@@ -90,5 +93,5 @@ def _configuration(ports: list[int]) -> MirrorConfig:
         config,
         run_uid=RUN_UID,
         admission=Admission(max_in_flight=16, timeout_s=TIMEOUT_S),
-        capture=msgspec.structs.replace(config.capture, max_body_bytes=LARGEST),
+        capture=msgspec.structs.replace(config.capture, max_body_bytes=MAX_BODY),
     )

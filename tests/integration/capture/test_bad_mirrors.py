@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -18,12 +20,28 @@ from tests.integration.capture.faults import (
     reads_slowly,
     refuses_before_reading,
 )
-from tests.integration.capture.harness import Behaviour, Capture, Client, Peer, directive, running_scene, until
+from tests.integration.capture.harness import (
+    ONE,
+    SEVERAL,
+    Behaviour,
+    Capture,
+    Client,
+    Message,
+    Peer,
+    capture_on_free_ports,
+    directive,
+    primary,
+    request_bytes,
+    running_scene,
+    until,
+)
 
 pytestmark = pytest.mark.path
 
 LARGEST = 6 << 20
 SMALL, LARGE = 40, 6
+LET_GO_S = 10.5
+"""A little longer than a mirror may take with a copy."""
 
 
 async def customers(capture: Capture) -> tuple[list[int], float]:
@@ -67,9 +85,13 @@ MIRRORS = {
 }
 
 
-@pytest.mark.parametrize("name", MIRRORS)
-async def test_no_customer_fails_or_waits_for_a_mirror_that_misbehaves(name: str, tmp_path: Path) -> None:
-    async with running_scene(tmp_path, max_body_bytes=LARGEST) as (capture, to_primary, to_mirror):
+@pytest.mark.parametrize(
+    ("name", "hosts"), [*((name, ONE) for name in MIRRORS), ("down", SEVERAL), ("answers-60-MB", SEVERAL)]
+)
+async def test_no_customer_fails_or_waits_for_a_mirror_that_misbehaves(
+    name: str, hosts: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with running_scene(tmp_path, max_body_bytes=LARGEST, mirror_hosts=hosts) as (capture, to_primary, to_mirror):
         alone, longest_alone = await customers(capture)
         assert alone == [200] * (SMALL + LARGE)
         await MIRRORS[name](to_mirror)
@@ -114,3 +136,69 @@ async def test_a_body_larger_than_its_limit_is_not_copied(tmp_path: Path) -> Non
         assert window.oversized == Amount(requests=4, bytes=1001 + 999_999 + 5_000_000)
         assert window.sampled == Amount()
         client.close()
+
+
+@pytest.mark.parametrize("hosts", [ONE, SEVERAL])
+async def test_a_copy_may_wait_for_its_customer_longer_than_for_the_mirror_and_goes_out_whole_or_not_at_all(
+    hosts: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with running_scene(tmp_path, mirror_hosts=hosts) as (capture, _, to_mirror):
+        await capture.follow(directive())
+        met: list[str] = []
+        keeps = to_mirror.behaviour
+
+        async def noticed(head: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+            met.append(head.start)
+            return await keeps(head, reader, writer)
+
+        to_mirror.behaviour = noticed
+        slow, leaving = Client(capture.customers), Client(capture.customers)
+        whole = request_bytes([], b"x" * 5000)
+        for client in (slow, leaving):
+            await client.send(whole[:-1000])
+        await asyncio.sleep(0.5)
+        leaving.close()
+        await asyncio.sleep(LET_GO_S)
+        assert met == []
+        await slow.send(whole[-1000:])
+        assert (await slow.receive()).status == 200
+        slow.close()
+
+        async def copied() -> bool:
+            return [copy.body for copy in to_mirror.received] == [b"x" * 5000]
+
+        await until(copied, 3.0)
+        assert len(met) == 1
+
+
+async def test_a_copy_that_no_buffer_on_its_way_has_room_for_holds_up_nobody(tmp_path: Path) -> None:
+    capture = capture_on_free_ports(tmp_path)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(capture.stop)
+        await capture.launch(LARGEST)
+        await capture.stop()
+        bootstrap = tmp_path / "bootstrap.yaml"
+        place = "  - name: copies\n    type: STRICT_DNS\n"
+        assert bootstrap.read_text().count(place) == 1
+        narrow = f"level: {socket.SOL_SOCKET}, name: {socket.SO_SNDBUF}, int_value: 4096, state: STATE_PREBIND"
+        option = f"    upstream_bind_config: {{socket_options: [{{{narrow}}}]}}\n"
+        bootstrap.write_text(bootstrap.read_text().replace(place, place + option))
+        await capture.exec()
+        await until(capture.is_ready, 20.0)
+        deaf = stack.enter_context(socket.socket())
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.bind(("127.0.0.1", capture.mirror_port))
+        deaf.listen(100)
+        to_primary = await primary(capture.primary_port).start()
+        stack.push_async_callback(to_primary.stop)
+        await capture.follow(directive(max_body_bytes=LARGEST))
+        client = Client(capture.customers)
+        for size in (250_000, 3_000_000) * 3:
+            got = await asyncio.wait_for(client.request([("x-long", "v" * 50_000)], b"x" * size), LET_GO_S / 2)
+            assert got.status == 200
+        assert client.connections == 1  # and its next request was read while the copies before it were stuck
+        client.close()
+        stuck = await capture.admin("/stats?filter=cluster.copies.upstream_(rq_active|cx_tx_bytes_buffered)$")
+        values = dict(line.split(b": ") for line in stuck.splitlines())
+        assert int(values[b"cluster.copies.upstream_rq_active"]) == 6
+        assert int(values[b"cluster.copies.upstream_cx_tx_bytes_buffered"]) > 3 * 3_000_000

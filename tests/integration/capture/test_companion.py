@@ -24,9 +24,8 @@ STATS = {
     "http.customers.rds.shadowrun.version_text": "1.1.copying",
     "cluster.copies.upstream_rq_active_overflow": 0,
     "cluster.copies.upstream_rq_pending_overflow": 0,
-    "cluster.mirror.upstream_rq_pending_failure_eject": 0,
-    "cluster.mirror.upstream_rq_retry": 0,
-    "cluster.mirror.upstream_cx_none_healthy": 0,
+    "cluster.copies.upstream_rq_pending_failure_eject": 0,
+    "cluster.copies.upstream_cx_none_healthy": 0,
 }
 
 

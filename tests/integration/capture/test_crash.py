@@ -54,7 +54,9 @@ async def stuck(folder: Path) -> AsyncIterator[Capture]:
         await capture.stop()
         bootstrap = folder / "bootstrap.yaml"
         endless = "function envoy_on_request(handle) while true do end end"
-        text, replaced = re.subn('inline_string: ".*"', f'inline_string: "{endless}"', bootstrap.read_text())
+        text, replaced = re.subn(
+            'inline_string: ".*envoy_on_request.*"', f'inline_string: "{endless}"', bootstrap.read_text()
+        )
         assert replaced == 1
         bootstrap.write_text(text)
         await capture.exec()

@@ -11,7 +11,7 @@ import pytest
 from shadowrun_mirror.reasons import FailureReason
 
 from tests.integration.capture.faults import MIRRORS
-from tests.integration.capture.harness import until
+from tests.integration.capture.harness import ONE, SEVERAL, until
 from tests.integration.capture.live_scene import Scene, live_scene, total
 
 pytestmark = pytest.mark.path
@@ -29,9 +29,13 @@ async def works_again(scene: Scene, before: int = 0, accepted: frozenset[str] = 
     assert all(arm.failed.keys() <= accepted for arm in counted.arms.values())
 
 
-@pytest.mark.parametrize("name", MIRRORS)
-async def test_customers_notice_nothing_of_what_stands_in_the_mirrors_place(name: str, tmp_path: Path) -> None:
-    async with live_scene(tmp_path) as scene:
+@pytest.mark.parametrize(
+    ("name", "hosts"), [*((name, ONE) for name in MIRRORS), ("never-reads", SEVERAL), ("blackholed", SEVERAL)]
+)
+async def test_customers_notice_nothing_of_what_stands_in_the_mirrors_place(
+    name: str, hosts: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with live_scene(tmp_path, mirror_hosts=hosts) as scene:
         async with MIRRORS[name](scene.mirror.data_port):
             await scene.customers_ask(150)
         await scene.mirror.start(scene.config)

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 from shadowrun_mirror.evidence import Amount
 
-from tests.integration.capture.harness import ENVOY, Capture, Client, directive, free_ports, running_scene, until
+from tests.integration.capture.harness import (
+    ENVOY,
+    MAX_BODY,
+    Capture,
+    Client,
+    directive,
+    free_ports,
+    running_scene,
+    until,
+)
 
 pytestmark = pytest.mark.path
 
@@ -96,9 +105,9 @@ async def test_either_protocol_reaches_the_primary_as_the_client_spoke_it(tmp_pa
         await to_primary.stop()
         async with two_ends(tmp_path, capture, capture.primary_port) as entrance:
             await capture.follow(directive())
+            body = b"x" * MAX_BODY
             for port, spoken in ((entrance, "HTTP/2"), (capture.customers, "HTTP/1.1")):
                 client = Client(port)
-                body = b"x" * 300_000
                 got = await client.request([("x-conversation-id", spoken)], body)
                 assert (got.status, got.header("x-spoken")) == (200, spoken)
                 client.close()
@@ -110,5 +119,5 @@ async def test_either_protocol_reaches_the_primary_as_the_client_spoke_it(tmp_pa
                 ]
 
             await until(both_copied, 3.0)
-            assert [len(copy.body) for copy in to_mirror.received] == [300_000] * 2
-            assert (await capture.evidence()).windows[1].sampled == Amount(requests=2, bytes=600_000)
+            assert [len(copy.body) for copy in to_mirror.received] == [MAX_BODY] * 2
+            assert (await capture.evidence()).windows[1].sampled == Amount(requests=2, bytes=2 * MAX_BODY)

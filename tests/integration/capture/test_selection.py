@@ -15,7 +15,10 @@ from shadowrun_mirror.select import is_selected
 
 from tests.integration.capture.fast import FastServer, lines_of, send_in_batches
 from tests.integration.capture.harness import (
+    MAX_BODY,
+    ONE,
     PATH,
+    SEVERAL,
     Capture,
     Client,
     Headers,
@@ -150,7 +153,7 @@ async def test_envoy_selects_the_same_hundred_thousand_keys_as_the_rule_in_pytho
         requests.append(b"POST %s HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n%s\r\n{}" % (PATH.encode(), head))
     assert 0.03 < len(expected) / count < 0.5
     told = msgspec.structs.replace(
-        directive(), rules=CaptureRules(paths=(PATH,), max_body_bytes=1 << 20, sampling=sampling)
+        directive(), rules=CaptureRules(paths=(PATH,), max_body_bytes=MAX_BODY, sampling=sampling)
     )
     async with (
         running_capture(tmp_path) as capture,
@@ -188,7 +191,10 @@ async def test_a_missing_key_is_left_out_when_the_rule_says_skip(tmp_path: Path)
         assert (await capture.evidence()).windows[1].plain.requests == 2
 
 
-async def test_copies_are_complete_and_marked_and_the_primary_sees_no_difference(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hosts", [ONE, SEVERAL])
+async def test_copies_are_complete_and_marked_and_the_primary_sees_no_difference(
+    hosts: tuple[str, ...], tmp_path: Path
+) -> None:
     sent: Headers = [
         ("x-conversation-id", "c-1"),
         ("x-request-id", "r-1"),
@@ -198,9 +204,9 @@ async def test_copies_are_complete_and_marked_and_the_primary_sees_no_difference
         ("Baggage", "team=a"),
         ("x-shadowrun-window", "99"),
     ]
-    async with running_scene(tmp_path) as (capture, to_primary, to_mirror):
+    async with running_scene(tmp_path, mirror_hosts=hosts) as (capture, to_primary, to_mirror):
         client = Client(capture.customers)
-        body = bytes(range(256)) * 4000
+        body = bytes(range(256)) * (MAX_BODY >> 8)
         await client.request(sent, body)
         await capture.follow(directive(window=3))
         await client.request(sent, body)
@@ -218,6 +224,7 @@ async def test_copies_are_complete_and_marked_and_the_primary_sees_no_difference
         assert copy.header("baggage") == "team=a"
         for credential in ("authorization", "cookie", "x-api-key"):
             assert copy.header(credential) is None
+        assert copy.header("x-envoy-upstream-rq-timeout-ms") is None  # an order to Envoy itself, and carried out
         client.close()
 
 

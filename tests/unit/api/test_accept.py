@@ -13,16 +13,27 @@ ARMS = {"template": {"deploymentRef": {"name": "chat"}}, "candidate": {}}
 KEYED = {"unit": "Conversation", "key": {"header": "x-conversation-id"}}
 
 NOT_YET: dict[str, dict[str, Any]] = {
-    "spec.capture.mode": {"capture": {"mode": "HTTPRoute"}},
     "spec.capture.paths": {"capture": {"proxy": {"serviceName": "x"}, "paths": ["/v1/completions", "/v1/audio"]}},
     "spec.capture.proxy.port": {"capture": {"proxy": {"serviceName": "x", "port": 8001}}},
-    "spec.arms.replicas": {"arms": ARMS | {"replicas": 2}, "sampling": KEYED},
+    "spec.arms.template.leaderWorkerSetRef": {
+        "arms": {"template": {"leaderWorkerSetRef": {"name": "big"}}, "candidate": {}}
+    },
+    "spec.hardware.crossover": {"hardware": {"crossover": "Enabled"}},
     "spec.comparison": {"comparison": {"output": "Parity"}},
     "spec.endConditions.matchRate": {"endConditions": {"matchRate": "99%"}},
 }
 
 DONE: dict[str, dict[str, Any]] = {
     "the smallest spec": {},
+    "arms from a StatefulSet": {"arms": {"template": {"statefulSetRef": {"name": "chat"}}, "candidate": {}}},
+    "arms from a template": {"arms": {"template": {"podTemplate": {"spec": {}}}, "candidate": {"image": "e:2"}}},
+    "arms behind URLs": {
+        "arms": {
+            "template": {"external": {"baselineURL": "http://a", "candidateURL": "http://b"}},
+            "candidate": {},
+        },
+        "hardware": {"policy": "Report"},
+    },
     "a key in a header": {"sampling": KEYED},
     "leaving out what has no key": {"sampling": KEYED | {"onMissingKey": "Skip"}},
     "a unit Key with a header": {"sampling": KEYED | {"unit": "Key"}},
@@ -40,6 +51,9 @@ DONE: dict[str, dict[str, Any]] = {
         }
     },
     "copies by another proxy": {"capture": {"mode": "External", "external": {"serviceName": "x"}}},
+    "copies by a gateway": {
+        "capture": {"mode": "HTTPRoute", "httpRoute": {"name": "front", "rule": "chat", "serviceName": "x"}}
+    },
     "a key in the body": {"sampling": {"unit": "Key", "key": {"bodyField": "user"}}},
     "the credential as key": {"sampling": {"unit": "Key", "key": {"credential": True}}},
     "conversations by their opening": {"sampling": {"unit": "Conversation"}},
@@ -50,6 +64,7 @@ DONE: dict[str, dict[str, Any]] = {
     "several mirrors": {"mirror": {"replicas": 2}},
     "a guard of the live path": {"livePathGuard": {"maxErrorIncrease": "1%"}},
     "replicas of arms for single requests": {"arms": ARMS | {"replicas": 2}},
+    "replicas of arms for conversations": {"arms": ARMS | {"replicas": 2}, "sampling": KEYED},
     "a control": {"arms": ARMS | {"control": "Enabled"}},
     "ends by pairs, tokens and accelerator hours": {"endConditions": {"pairs": 1, "tokens": 1, "gpuHours": 16}},
     "an end once all is decided": {"endConditions": {"decided": True}},

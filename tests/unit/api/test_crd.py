@@ -93,7 +93,13 @@ def test_every_rule_has_a_message() -> None:
 
 def test_every_block_of_the_spec_may_change_or_is_frozen_on_purpose() -> None:
     frozen = {rule["fieldPath"].split(".")[2] for rule in schema()["x-kubernetes-validations"] if "fieldPath" in rule}
-    assert set(schema()["properties"]["spec"]["properties"]) - frozen == {"admission", "suspend", "stop"}
+    assert set(schema()["properties"]["spec"]["properties"]) - frozen == {
+        "admission",
+        "suspend",
+        "stop",
+        "keepArms",
+        "ttlAfterFinished",
+    }
 
 
 def test_the_resource_has_one_short_name_and_no_category() -> None:

@@ -67,7 +67,7 @@ def test_a_conversation_without_a_key_is_known_by_its_opening(sampling: dict[str
     [
         ({"proxy": {"serviceName": "front"}}, "front"),
         ({"mode": "External", "external": {"serviceName": "copies"}}, "copies"),
-        ({"mode": "HTTPRoute"}, ""),
+        ({"mode": "HTTPRoute", "httpRoute": {"name": "front", "rule": "chat", "serviceName": "copies"}}, "copies"),
     ],
 )
 def test_the_service_that_is_made_is_named_by_the_mode_s_own_block(capture: dict[str, object], name: str) -> None:

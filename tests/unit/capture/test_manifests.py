@@ -8,6 +8,7 @@ from typing import Any
 import jinja2
 import pytest
 import yaml
+from msgspec import structs
 from shadowrun_mirror.config import CaptureRules, Sampling
 from shadowrun_mirror.directive import CaptureDirective, decode_directive
 from shadowrun_operator.manifests.bootstrap import ShadowBaggage, capture_ports, envoy_memory_bytes, max_copies
@@ -38,11 +39,16 @@ INPUTS = CaptureInputs(
         copying=True,
         expiry=1e10,
         lease_s=10,
-        rules=CaptureRules(paths=("/v1/chat/completions",), max_body_bytes=1 << 20, sampling=SAMPLING),
+        rules=CaptureRules(paths=("/v1/chat/completions",), max_body_bytes=64 << 10, sampling=SAMPLING),
     ),
     token="secret-token",
     image="capture:1",
 )
+
+
+def with_bodies(max_body_bytes: int) -> CaptureInputs:
+    rules = structs.replace(INPUTS.directive.rules, max_body_bytes=max_body_bytes)
+    return replace(INPUTS, directive=structs.replace(INPUTS.directive, rules=rules))
 
 
 def with_primary(**changes: Any) -> CaptureInputs:
@@ -178,7 +184,7 @@ def test_envoy_reaches_the_primary_by_its_own_service_in_a_cluster_of_any_domain
         return found
 
     assert address("primary") == {"address": "chat.inference.svc", "port_value": 8000}
-    assert address("mirror") == {"address": "demo-mirror.inference.svc", "port_value": 8080}
+    assert address("copies") == {"address": "demo-mirror.inference.svc", "port_value": 8080}
     for limits in ("outlier_detection", "health_checks"):
         assert limits not in clusters["primary"]
 
@@ -190,7 +196,6 @@ def test_copies_go_to_each_of_several_mirrors_and_questions_to_any() -> None:
     address = endpoint["endpoint"]["address"]["socket_address"]
     assert address == {"address": "demo-mirror-pods.inference.svc", "port_value": 8080}
     assert clusters["mirror"]["lb_policy"] == "RING_HASH"
-    assert "lb_policy" not in {c["name"]: c for c in bootstrap(INPUTS)["static_resources"]["clusters"]}["mirror"]
     one, each = (
         {e["name"]: e.get("value") for e in pod(inputs)["containers"][1]["env"]} for inputs in (INPUTS, several)
     )
@@ -208,7 +213,6 @@ def test_several_mirrors_are_chosen_by_key_and_then_by_request() -> None:
     policies = to_mirror(replace(INPUTS, mirrors=2))["hash_policy"]
     assert [each["header"]["header_name"] for each in policies] == ["x-conversation-id", "x-request-id"]
     assert all(each["terminal"] for each in policies)
-    assert to_mirror(INPUTS) == {"cluster": "mirror", "timeout": "10s"}
     assert envoy_memory_bytes(1 << 20, mirrors=2) > envoy_memory_bytes(1 << 20)  # a copy is kept for another try
 
 
@@ -232,6 +236,28 @@ def test_the_pods_own_ports_make_way_for_the_primarys(target: int) -> None:
     assert f"--port {ports.companion}" in companion["command"][2]
 
 
+@pytest.mark.parametrize("size", [1, 64 << 10, 6 << 20])
+def test_a_copy_goes_to_its_only_mirror_at_once_when_its_customer_is_done(size: int) -> None:
+    built = bootstrap(with_bodies(size))["static_resources"]
+    assert not any("internal_listener" in each for each in built["listeners"])
+    (copies,) = (each for each in built["clusters"] if each["name"] == "copies")
+    (limits,) = copies["circuit_breakers"]["thresholds"]
+    assert limits["max_requests"] == limits["max_pending_requests"] == max_copies(size)
+    assert limits["max_connections"] > 1000 * max_copies(size)
+    (options,) = copies["typed_extension_protocol_options"].values()
+    guard, whole, _ = options["http_filters"]
+    assert "body()" in guard["typed_config"]["default_source_code"]["inline_string"]
+    assert whole["typed_config"]["max_request_bytes"] == size
+
+
+def test_a_copy_that_may_go_to_another_mirror_is_taken_in_by_the_process_first() -> None:
+    built = bootstrap(replace(INPUTS, mirrors=2))["static_resources"]
+    assert [each["name"] for each in built["listeners"] if "internal_listener" in each] == ["copies"]
+    (copies,) = (each for each in built["clusters"] if each["name"] == "copies")
+    (endpoint,) = copies["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    assert endpoint["endpoint"]["address"] == {"envoy_internal_address": {"server_listener_name": "copies"}}
+
+
 @pytest.mark.parametrize("size", [1, 1 << 16, 1 << 20, 6 << 20, 1 << 30])
 def test_copies_have_a_bounded_number_and_room_in_memory(size: int) -> None:
     assert 4 <= max_copies(size) <= 256
@@ -246,7 +272,7 @@ def test_outcomes_are_written_to_a_small_volume_in_memory_that_nothing_waits_for
     for container in spec["containers"]:
         assert {"name": "outcomes", "mountPath": "/var/run/shadowrun-outcomes"} in container["volumeMounts"]
     limit = int(spec["containers"][0]["resources"]["limits"]["memory"].removesuffix("Mi"))
-    assert limit << 20 >= envoy_memory_bytes(1 << 20) + (4 << 20)  # what is in the volume counts as Envoy's
+    assert limit << 20 >= envoy_memory_bytes(64 << 10) + (4 << 20)  # what is in the volume counts as Envoy's
     loaded = bootstrap(INPUTS)
     (logger,) = (
         each["typed_config"]
@@ -257,7 +283,7 @@ def test_outcomes_are_written_to_a_small_volume_in_memory_that_nothing_waits_for
     )
     assert logger["path"] == "/var/run/shadowrun-outcomes/outcomes.jsonl"
     assert logger["path"] in spec["containers"][1]["command"][2]
-    assert {each["name"] for each in loaded["static_resources"]["clusters"]} == {"primary", "copies", "mirror"}
+    assert {each["name"] for each in loaded["static_resources"]["clusters"]} == {"primary", "copies"}
 
 
 def test_what_envoy_says_of_the_requests_it_died_in_is_thrown_away() -> None:

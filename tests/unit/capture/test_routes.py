@@ -187,7 +187,7 @@ def test_where_nobody_can_have_a_key_nobody_is_copied() -> None:
 
 
 @pytest.mark.parametrize("key_header", ["x-conversation-id", "x-api-key"])
-def test_a_copy_loses_every_credential_but_the_key_it_is_chosen_by_and_gains_two_marks(key_header: str) -> None:
+def test_a_copy_loses_every_credential_but_the_key_it_is_chosen_by_and_gains_its_marks(key_header: str) -> None:
     built = routes(directive(who=sampling((key_header,), threshold=0)), copying=True, version="v")
     headers = {":method": "POST", ":path": PATHS[0], key_header: "k", "content-length": "1"}
     (policy,) = chosen_route(built, headers)["route"]["request_mirror_policies"]
@@ -198,6 +198,7 @@ def test_a_copy_loses_every_credential_but_the_key_it_is_chosen_by_and_gains_two
     assert [mark["header"] for mark in marks] == [
         {"key": "x-shadowrun-run", "value": "uid-1"},
         {"key": "x-shadowrun-window", "value": "4"},
+        {"key": "x-envoy-upstream-rq-timeout-ms", "value": "10000"},
     ]
     assert {mark["append_action"] for mark in marks} == {"OVERWRITE_IF_EXISTS_OR_ADD"}
 

@@ -27,9 +27,13 @@ ALWAYS: dict[str, int | str] = {
     "http.customers.rds.shadowrun.version_text": "12.2.copying",
     "cluster.copies.upstream_rq_active_overflow": 1,
     "cluster.copies.upstream_rq_pending_overflow": 2,
-    "cluster.mirror.upstream_rq_pending_failure_eject": 20,
-    "cluster.mirror.upstream_rq_retry": 16,
-    "cluster.mirror.upstream_cx_none_healthy": 8,
+    "cluster.copies.upstream_rq_pending_failure_eject": 4,
+    "cluster.copies.upstream_cx_none_healthy": 8,
+}
+ABSORBED: dict[str, int | str] = ALWAYS | {
+    "cluster.mirror.upstream_rq_pending_failure_eject": 300,
+    "cluster.mirror.upstream_rq_retry": 200,
+    "cluster.mirror.upstream_cx_none_healthy": 16,
 }
 
 
@@ -92,12 +96,19 @@ def test_customers_are_compared_by_whether_copying_was_paused() -> None:
     assert 2.0 < window.off.first_byte.quantile(0.5) < 2.1
 
 
-@pytest.mark.parametrize("name", [name for name in ALWAYS if not name.endswith("cx_active")])
-def test_a_missing_statistic_is_an_error(name: str) -> None:
+def test_a_copy_that_another_mirror_got_is_not_lost() -> None:
+    evidence = capture_evidence(answer(ABSORBED), run_uid="r", source=SOURCE)
+    assert evidence.overflow == 15 + (300 - 200) + 16
+
+
+@pytest.mark.parametrize(
+    ("stats", "name"),
+    [(stats, name) for stats in (ALWAYS, ABSORBED) for name in stats if not name.endswith("cx_active")],
+)
+def test_a_missing_statistic_is_an_error(stats: dict[str, int | str], name: str) -> None:
+    missing = {key: value for key, value in stats.items() if key != name}
     with pytest.raises(StatsError, match=name):
-        capture_evidence(
-            answer({key: value for key, value in ALWAYS.items() if key != name}), run_uid="r", source=SOURCE
-        )
+        capture_evidence(answer(missing), run_uid="r", source=SOURCE)
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[]", b'{"stats": 1}', b"no healthy upstream"])

@@ -141,3 +141,12 @@ def test_wrong_usage_is_an_error(wrong: tuple[str, str], manifest: Any) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["plan", "-f", manifest(), "--pairs-per-second", "1", *wrong])
     assert ended.value.code == 3
+
+
+def test_hours_in_which_nothing_is_copied_are_said_to_be_no_part_of_the_plan(
+    manifest: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan(manifest(duration="24h", schedule={"dailyWindow": {"from": "09:00", "to": "17:00"}}))
+    assert "may leave fewer pairs: schedule.dailyWindow.\n" in capsys.readouterr().out
+    plan(manifest(duration="24h", schedule={"startTime": "2027-01-15T08:00:00Z"}))
+    assert "may leave fewer pairs" not in capsys.readouterr().out

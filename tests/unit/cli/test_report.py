@@ -61,6 +61,12 @@ def test_every_criterion_and_finding_is_shown(report: Report) -> None:
     assert report.method in text
 
 
+def test_where_the_arms_differ_is_shown_line_by_line(report: Report) -> None:
+    differing = msgspec.structs.replace(report, facts=msgspec.structs.replace(report.facts, patch="spec.a\nspec.b"))
+    text = report_text("x", shown_report(msgspec.json.encode(differing).decode()))
+    assert "The candidate differs from the baseline at\nspec.a\nspec.b\n" in text
+
+
 def test_latencies_are_shown_for_each_arm_and_class(report: Report) -> None:
     text = report_text("x", shown_report(msgspec.json.encode(report).decode()))
     for arm in ("baseline", "candidate"):

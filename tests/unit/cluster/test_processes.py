@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import processes
-from tests.cluster.commands import GaveUpError
+from tests.cluster.commands import GaveUpError, wait_until
 from tests.cluster.paths import State
 from tests.cluster.processes import (
     Marked,
@@ -44,6 +44,7 @@ def fake_process(proc: Path, pid: int, environ: bytes, cmdline: bytes) -> Path:
 
 def test_a_started_process_is_found_with_its_name_and_ended(state: State) -> None:
     spawn("node1/kubelet", SLEEP, state)
+    wait_until(lambda: processes_of(state) != [], "it has begun", 10, 0.01)  # in its first moment it has no environment
     (found,) = processes_of(state)
     assert (found.name, found.state) == ("node1/kubelet", state.root)
     end([found])

@@ -2,10 +2,13 @@
 
 import copy
 import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shadowrun_operator.cluster.client import KINDS, ApiRefusal
 from shadowrun_operator.manifests.names import Manifest
+
+from tests.unit.reconcile.routes import patched
 
 
 class FakeCluster:
@@ -35,13 +38,17 @@ class FakeCluster:
         self._refuse("get", kind)
         return copy.deepcopy(self.objects.get((kind, namespace, name)))
 
-    async def list(self, kind: str, namespace: str = "", *, selector: str = "") -> list[Manifest]:
+    async def list(self, kind: str, namespace: str = "", *, selector: str = "", fields: str = "") -> list[Manifest]:
         self._refuse("list", kind)
+        node = fields.removeprefix("spec.nodeName=").partition(",")[0]
         wanted = dict(part.split("=") for part in selector.split(",")) if selector else {}
         return [
             {"apiVersion": KINDS[kind][0], "kind": kind, **copy.deepcopy(item)}
             for (k, ns, _), item in self.objects.items()
-            if k == kind and namespace in ("", ns) and wanted.items() <= item["metadata"].get("labels", {}).items()
+            if k == kind
+            and namespace in ("", ns)
+            and wanted.items() <= item["metadata"].get("labels", {}).items()
+            and node in ("", item.get("spec", {}).get("nodeName"))
         ]
 
     async def create(self, manifest: Manifest) -> Manifest | None:
@@ -83,7 +90,21 @@ class FakeCluster:
         self.put({**before, "data": {key: value for key, value in data.items() if value is not None}})
         return self.objects[self._key(manifest)]
 
-    async def delete(self, kind: str, namespace: str, name: str) -> None:
+    async def edit(
+        self, kind: str, namespace: str, name: str, change: Callable[[Manifest], Sequence[Manifest]]
+    ) -> None:
+        """As `Cluster.edit`, with nobody else at work."""
+        self._refuse("edit", kind)
+        found = self.objects.get((kind, namespace, name))
+        patch = [] if found is None else change(copy.deepcopy(found))
+        if found is not None and patch:
+            self.calls.append(("edit", kind, name))
+            self.objects[kind, namespace, name] = patched(found, patch)
+
+    async def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> None:
+        found = self.objects.get((kind, namespace, name))
+        if uid and found is not None and found["metadata"]["uid"] != uid:
+            return
         self._refuse("delete", kind)
         self.calls.append(("delete", kind, name))
         gone = self.objects.pop((kind, namespace, name), None)

@@ -124,9 +124,13 @@ async def test_our_own_status_writes_wake_nobody_but_a_new_generation_and_a_dele
 
 
 def test_a_complete_run_has_no_loop() -> None:
-    assert handlers.not_complete(status={})
-    assert handlers.not_complete(status={"phase": "Finishing"})
-    assert not handlers.not_complete(status={"phase": "Complete"})
+    assert handlers.has_loop(status={})
+    assert handlers.has_loop(status={"phase": "Finishing"})
+    assert not handlers.has_loop(status={"phase": "Complete"})
+
+
+def test_a_complete_run_keeps_its_loop_as_long_as_its_arms_are_kept() -> None:
+    assert handlers.has_loop(status={"phase": "Complete", "armsKeptUntil": "2027-01-15T08:00:00Z"})
 
 
 async def test_a_stale_process_is_unhealthy_for_good() -> None:
@@ -150,12 +154,39 @@ def test_images_and_how_they_are_pulled_come_from_the_environment(monkeypatch: p
     assert (told.pull_policy, told.pull_secrets) == ("Always", ("a", "b"))
 
 
-@pytest.mark.parametrize(("value", "expected"), [("", []), ("a", ["a"]), ("a, b,", ["a", "b"])])
-def test_the_watched_namespaces_come_from_the_environment(
-    value: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("watch", "exclude", "covered", "left_alone"),
+    [
+        ("", "", ["a", "kube-system"], []),
+        ("a", "", ["a"], ["b", "a-b"]),
+        ("a, b,", "", ["a", "b"], ["c"]),
+        ("", "own-*, x", ["a", "owner"], ["own-1", "x"]),
+        ("", "team-?", ["team-10"], ["team-1"]),
+    ],
+)
+def test_the_namespaces_to_look_after_come_from_the_environment(
+    watch: str, exclude: str, covered: list[str], left_alone: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WATCH_NAMESPACES", value)
-    assert handlers.watched_namespaces() == expected
+    monkeypatch.setenv("WATCH_NAMESPACES", watch)
+    monkeypatch.setenv("EXCLUDE_NAMESPACES", exclude)
+    ours = handlers.namespaces()
+    assert all(name in ours for name in covered)
+    assert not any(name in ours for name in left_alone)
+
+
+def test_a_run_in_an_excluded_namespace_gets_no_loop_and_its_events_go_nowhere() -> None:
+    memo: Any = SimpleNamespace(runs=SimpleNamespace(looks_after=lambda namespace: namespace != "theirs"))
+    assert handlers.to_drive(status={}, namespace="ours", memo=memo)
+    assert not handlers.to_drive(status={}, namespace="theirs", memo=memo)
+    assert not handlers.to_drive(status={"phase": "Complete"}, namespace="ours", memo=memo)
+    registry: Any = kopf.get_default_registry()
+    watching = registry._watching.get_all_handlers()
+    assert {handler.id: handler.when for handler in watching} == {
+        "child_changed": handlers.looked_after,
+        "run_changed": handlers.looked_after,
+    }
+    (loop,) = registry._spawning.get_all_handlers()
+    assert loop.when is handlers.to_drive
 
 
 def test_no_handler_takes_kopf_s_patch() -> None:

@@ -9,11 +9,13 @@ import pytest
 from shadowrun_operator.cluster import apply as apply_module
 from shadowrun_operator.cluster import runs as runs_module
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable
+from shadowrun_operator.cluster.namespaces import ALL, Namespaces
 from shadowrun_operator.cluster.observe import Memory, observe
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.runs import PAUSE_S, Runs
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.attempts import ledger_entry
+from shadowrun_operator.manifests.given_back import given_back
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import Settings
 
@@ -39,18 +41,21 @@ def _body(**status: Any) -> dict[str, Any]:
     }
 
 
-def _world(**status: Any) -> tuple[FakeCluster, Runs]:
-    cluster = FakeCluster()
-    cluster.put(service())
-    cluster.put(deployment())
-    cluster.put(_body(**status))
+def _world(
+    *, cluster: FakeCluster | None = None, namespaces: Namespaces = ALL, **status: Any
+) -> tuple[FakeCluster, Runs]:
+    if cluster is None:
+        cluster = FakeCluster()
+        cluster.put(service())
+        cluster.put(deployment())
+        cluster.put(_body(**status))
 
     def nobody(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("no replica in this test", request=request)
 
     replicas = Replicas(httpx.AsyncClient(transport=httpx.MockTransport(nobody)))
     own = Settings(mirror_image="m:1", capture_image="c:1", namespace="ops", version="0.1.0")
-    return cluster, Runs(cluster, replicas, own, instance="test")  # type: ignore[arg-type]
+    return cluster, Runs(cluster, replicas, own, instance="test", namespaces=namespaces)  # type: ignore[arg-type]
 
 
 def _status(cluster: FakeCluster) -> dict[str, Any]:
@@ -388,6 +393,21 @@ async def test_the_sweeper_gives_back_the_path_of_a_run_that_is_gone_and_then_re
     await runs.close()
 
 
+async def test_the_sweeper_leaves_what_lies_in_an_excluded_namespace_to_its_own_operator() -> None:
+    cluster, ours = _world()
+    for _ in range(6):
+        await ours.pass_once("inference", "x")
+        _ready(cluster)
+    del cluster.objects[names.KIND, "inference", "x"]
+    _, elsewhere = _world(cluster=cluster, namespaces=Namespaces(excluded=("infer*",)))
+    await elsewhere.sweep()
+    assert cluster.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"] != {"app": "chat"}
+    await ours.sweep()
+    assert cluster.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"] == {"app": "chat"}
+    await ours.close()
+    await elsewhere.close()
+
+
 async def test_a_run_without_passes_makes_the_process_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
     _, runs = _world()
     runs.driving("inference", "x", driven=True)
@@ -497,4 +517,190 @@ async def test_earlier_runs_of_the_namespace_are_counted_by_the_hash_of_their_sp
     )
     assert seen.attempts == {"abc": 1, "def": 4}
     assert seen.ledger is not None
+    await runs.close()
+
+
+def _unreadable(**status: Any) -> dict[str, Any]:
+    body = _body(**status)
+    body["spec"]["duration"] = "a while"
+    return body
+
+
+def _conditions(cluster: FakeCluster) -> dict[str, tuple[str, str]]:
+    return {c["type"]: (c["status"], c["reason"]) for c in _status(cluster)["conditions"]}
+
+
+async def test_a_run_that_was_never_readable_ends_at_its_start_deadline() -> None:
+    cluster, runs = _world()
+    cluster.put(_unreadable())
+    outcome = await runs.pass_once("inference", "x")
+    assert "phase" not in _status(cluster)
+    assert _conditions(cluster) == {"Accepted": ("False", "InvalidSpec")}
+    assert 0 < outcome.requeue_after <= 60
+    body = cluster.objects[names.KIND, "inference", "x"]
+    body["metadata"]["creationTimestamp"] = times.written(time.time() - 3600)
+    await runs.pass_once("inference", "x")
+    status = _status(cluster)
+    assert (status["phase"], status["verdict"]) == ("Complete", "Inconclusive")
+    assert status["endReason"] == "StartDeadlineExceeded"
+    assert "duration" in status["message"]
+    assert _conditions(cluster)["Complete"] == ("True", "StartDeadlineExceeded")
+    assert _conditions(cluster)["Succeeded"][0] == "False"
+    cluster.calls.clear()
+    await runs.pass_once("inference", "x")
+    assert cluster.calls == [], "never back from Complete"
+    await runs.close()
+
+
+async def test_a_start_deadline_that_cannot_be_read_is_the_usual_one() -> None:
+    cluster, runs = _world()
+    body = _unreadable()
+    body["spec"]["startDeadline"] = "soon"
+    body["metadata"]["creationTimestamp"] = times.written(time.time() - 31 * 60)
+    cluster.put(body)
+    await runs.pass_once("inference", "x")
+    assert _status(cluster)["endReason"] == "StartDeadlineExceeded"
+    await runs.close()
+
+
+async def test_an_unreadable_run_is_told_once_and_runs_when_it_is_put_right() -> None:
+    cluster, runs = _world()
+    cluster.put(_unreadable())
+    await runs.pass_once("inference", "x")
+    cluster.calls.clear()
+    await runs.pass_once("inference", "x")
+    assert cluster.calls == []
+    cluster.objects[names.KIND, "inference", "x"]["spec"]["duration"] = "2m"
+    await runs.pass_once("inference", "x")
+    assert _status(cluster)["phase"] == "Preparing"
+    assert _conditions(cluster)["Accepted"] == ("True", "Accepted")
+    await runs.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"), [({"stop": {"reason": "enough"}}, "Stopped"), ({}, "Expired")], ids=["stopped", "expired"]
+)
+async def test_a_run_that_became_unreadable_is_complete_once_everything_of_it_is_gone(
+    change: dict[str, Any], reason: str
+) -> None:
+    cluster, runs = await _copying()
+    cluster.objects[names.KIND, "inference", "x"]["spec"] |= {"duration": "a while", **change}
+    if not change:
+        _status(cluster)["expiryTime"] = times.written(time.time() - 10)
+    await runs.pass_once("inference", "x")
+    assert _status(cluster)["phase"] == "WarmingUp", "its Envoy still stands"
+    await runs.pass_once("inference", "x")
+    await runs.pass_once("inference", "x")
+    assert (_status(cluster)["phase"], _status(cluster)["endReason"]) == ("Complete", reason)
+    assert cluster.names("Deployment") == ["chat"]
+    await runs.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "ttl", "stays"),
+    [
+        ({"phase": "Complete", "completionTime": times.written(time.time() - 100)}, "99s", False),
+        ({"phase": "Complete", "completionTime": times.written(time.time() - 100)}, "1h", True),
+        ({"phase": "Complete", "completionTime": times.written(time.time() - 100)}, None, True),
+        ({"phase": "Complete", "completionTime": times.written(time.time() - 100)}, "a while", True),
+        ({"phase": "Running"}, "1s", True),
+        (
+            {
+                "phase": "Complete",
+                "completionTime": times.written(time.time() - 100),
+                "armsKeptUntil": times.written(time.time() + 100),
+            },
+            "1s",
+            True,
+        ),
+    ],
+)
+async def test_a_finished_run_is_deleted_when_its_time_is_over_and_no_sooner_than_its_arms(
+    status: dict[str, Any], ttl: str | None, stays: bool
+) -> None:
+    cluster, runs = _world()
+    body = _body(**status)
+    body["spec"]["ttlAfterFinished"] = ttl
+    cluster.put(body)
+    await runs.sweep()
+    assert ((names.KIND, "inference", "x") in cluster.objects) is stays
+    await runs.close()
+
+
+async def test_arms_whose_loop_died_are_removed_by_the_sweeper_when_their_time_is_over() -> None:
+    cluster, runs = await _copying()
+    labels = cluster.objects["Deployment", "inference", "x-candidate"]["metadata"]["labels"]
+    _status(cluster).update(
+        phase="Complete",
+        verdict="Fail",
+        completionTime=times.written(time.time() - 100),
+        armsKeptUntil=times.written(time.time() - 90),
+    )
+    assert labels
+    for _ in range(4):
+        runs._lines.clear()
+        await runs.sweep()
+        for key in [k for k in cluster.objects if k[0] == "Pod"]:
+            del cluster.objects[key]
+    assert not {"x-candidate", "x-baseline"} & set(cluster.names("Deployment"))
+    assert "x-arms" not in cluster.names("NetworkPolicy")
+    assert "armsKeptUntil" not in _status(cluster)
+    await runs.close()
+
+
+def _left_behind(cluster: FakeCluster) -> dict[str, Any]:
+    """The Service of a run that has ended, while the primary has been switched to other pods."""
+    service = cluster.objects["Service", "inference", "chat-shadowed"]
+    back = given_back(service, time.time())
+    assert back is not None
+    service["spec"], service["metadata"]["annotations"] = back["spec"], back["metadata"]["annotations"]
+    cluster.objects["Service", "inference", "chat"]["spec"]["selector"] = {"app": "chat", "color": "green"}
+    spec: dict[str, Any] = service["spec"]
+    return spec
+
+
+async def test_a_service_left_behind_follows_the_primary_s_service_whether_or_not_its_run_still_exists() -> None:
+    cluster, runs = await _copying()
+    _left_behind(cluster)
+    runs.driving("inference", "x", driven=True)
+    await runs.follow()
+    service = cluster.objects["Service", "inference", "chat-shadowed"]
+    assert service["spec"]["selector"] == {"app": "chat"}, "an active run keeps its Service up to date by itself"
+    _status(cluster)["phase"] = "Complete"
+    await runs.sweep()
+    await runs.follow()
+    service = cluster.objects["Service", "inference", "chat-shadowed"]
+    assert service["spec"]["selector"] == {"app": "chat", "color": "green"}
+    cluster.calls.clear()
+    await runs.follow()
+    assert cluster.calls == []
+    del cluster.objects[names.KIND, "inference", "x"]
+    runs.forget("inference", "x")
+    cluster.objects["Service", "inference", "chat"]["spec"]["selector"] = {"app": "other"}
+    await runs.follow()
+    assert cluster.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"] == {"app": "other"}
+    await runs.close()
+
+
+async def test_a_service_that_cannot_be_changed_keeps_no_other_one_waiting() -> None:
+    cluster, runs = await _copying()
+    _left_behind(cluster)
+    cluster.refusals["apply", "Service"] = ApiRefusal(409, "Conflict", "the object has been modified")
+    await runs.follow()
+    await runs.follow()
+    selector = cluster.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"]
+    assert selector == {"app": "chat", "color": "green"}
+    await runs.close()
+
+
+async def test_a_run_that_is_planned_for_later_keeps_no_other_one_from_the_primary() -> None:
+    cluster, runs = _world()
+    earlier = _body()
+    earlier["metadata"] |= {"name": "a", "uid": "earlier", "creationTimestamp": times.written(time.time() - 60)}
+    earlier["spec"]["schedule"] = {"startTime": times.written(time.time() + 3600)}
+    cluster.put(earlier)
+    await runs.pass_once("inference", "x")
+    assert _status(cluster)["phase"] == "Preparing"
+    await runs.pass_once("inference", "a")
+    assert "captures Service" in cluster.objects[names.KIND, "inference", "a"]["status"]["message"]
     await runs.close()

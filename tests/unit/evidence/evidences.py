@@ -1,7 +1,7 @@
 """Random evidence for property tests: histograms, block series, and windows whose counters add up."""
 
 from hypothesis import strategies as st
-from shadowrun_mirror.blocks import BlockSeries
+from shadowrun_mirror.blocks import STEPS, BlockSeries
 from shadowrun_mirror.evidence import Amount, ArmEvidence, ClassEvidence, Evidence, Source, Usage, Window, Wins
 from shadowrun_mirror.histogram import Histogram
 
@@ -33,6 +33,27 @@ def series(pairs: list[tuple[int, int]]) -> BlockSeries:
     found = BlockSeries()
     for base_id, z in pairs:
         found.add(base_id, z)
+    return found
+
+
+weights = st.integers(1, STEPS)
+
+
+@st.composite
+def weighed_series(draw: st.DrawFn) -> BlockSeries:
+    """Pairs with weights, some of whose limits a challenger equal to the baseline would meet by the margin."""
+    found = BlockSeries()
+    for base_id, z in draw(pair_lists):
+        found.add_weighed(base_id, z, draw(weights), draw(st.integers(0, 1)))
+    return found
+
+
+@st.composite
+def failing_series(draw: st.DrawFn) -> BlockSeries:
+    """Requests and bytes failed by one arm alone, less those failed by the other alone."""
+    found = BlockSeries()
+    for base_id, more in draw(st.lists(st.tuples(st.integers(0, 3000), st.sampled_from((-1, 1))), max_size=9)):
+        found.add(base_id, draw(st.integers(1, 9000)), more)
     return found
 
 
@@ -78,6 +99,7 @@ def class_evidences(draw: st.DrawFn) -> ClassEvidence:
         arms={arm: draw(arm_evidences(admitted_ended)) for arm in ARMS},
         queue=draw(histograms()),
         forward=draw(histograms()),
+        failing={arm: draw(failing_series()) for arm in draw(st.sets(st.just("candidate")))},
         wins={"candidate": draw(st.builds(Wins, pairs=st.just(9), won=st.integers(0, 4), lost=st.integers(0, 5)))},
     )
 
@@ -90,7 +112,12 @@ def windows(draw: st.DrawFn, number: int = 1) -> Window:
         first_pair=float(times[0]) if times else None,
         last_pair=float(times[1]) if times else None,
         classes={name: draw(class_evidences()) for name in draw(st.lists(st.sampled_from(CLASSES), unique=True))},
-        pairs={"candidate": {name: series(draw(pair_lists)) for name in draw(st.sets(st.sampled_from("ab")))}},
+        pairs={
+            "candidate": {
+                **{name: series(draw(pair_lists)) for name in draw(st.sets(st.sampled_from("ab")))},
+                **{name: draw(weighed_series()) for name in draw(st.sets(st.just("w")))},
+            }
+        },
     )
 
 

@@ -2,12 +2,13 @@
 
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shadowrun_mirror.blocks import MAX_BLOCKS, BlockSeries
+from shadowrun_mirror.blocks import MAX_BLOCKS, STEPS, BlockSeries, weight_of
 
-from tests.unit.evidence.evidences import pair_lists, series
+from tests.unit.evidence.evidences import pair_lists, series, weighed_series
 
 pytestmark = pytest.mark.verdict
 
@@ -83,3 +84,42 @@ def test_the_order_of_pairs_does_not_matter_where_the_bound_bites(odd: set[int],
 def test_a_level_finer_than_kept_is_the_kept_one() -> None:
     found = series([(8, 1), (9, -1)]).at_level(2)
     assert found.at_level(0) == found
+
+
+@given(weighed_series(), weighed_series(), weighed_series(), st.integers(0, 4))
+def test_merging_weighed_series_is_associative_and_commutative(
+    a: BlockSeries, b: BlockSeries, c: BlockSeries, level: int
+) -> None:
+    one = a.at_level(level)
+    assert one.merged(b) == b.merged(one)
+    assert one.merged(b).merged(c) == one.merged(b.merged(c))
+    assert one.merged(b).pairs == a.pairs + b.pairs
+    assert one.merged(BlockSeries()) == one
+
+
+@given(st.lists(st.tuples(st.integers(0, 3000), st.sampled_from((-1, 0, 1)), st.integers(1, STEPS)), max_size=40))
+def test_weights_are_summed_exactly_in_any_order(pairs: list[tuple[int, int, int]]) -> None:
+    one, other = BlockSeries(), BlockSeries()
+    for (at, z, weight), series_of_it in [*((p, one) for p in pairs), *((p, other) for p in reversed(pairs))]:
+        series_of_it.add_weighed(at, z, weight, 1)
+    assert one == other
+    assert (one.weight, one.pairs) == (sum(w for _, _, w in pairs), len(pairs))
+    assert sums(one) == (sum(w for _, _, w in pairs), sum(w * z for _, z, w in pairs))
+    assert msgspec.json.decode(msgspec.json.encode(one), type=BlockSeries) == one
+    if pairs:
+        assert (one.weighed, one.even) == (len(pairs), one.weight)
+    assert one.differing == sum(w for _, z, w in pairs if z)
+    assert one.squares == sum(w * w for _, z, w in pairs if z)
+
+
+def test_a_weight_grows_with_the_size_up_to_the_heaviest() -> None:
+    assert [weight_of(size, 20_000) for size in (0, 1, 20, 21, 10_000, 20_000, 20_001, 10**9)] == [
+        1, 1, 1, 2, 500, STEPS, STEPS, STEPS
+    ]  # fmt: skip
+
+
+def test_only_weighed_series_keep_more_than_sums() -> None:
+    plain, weighed = series([(3, 1)]), BlockSeries()
+    weighed.add_weighed(3, 0, 7, 0)
+    assert msgspec.json.encode(plain) == b'{"sums":{"3":[1,1]}}'
+    assert msgspec.json.encode(weighed) == b'{"sums":{"3":[7,0]},"weighed":1}'

@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
-from shadowrun_mirror.blocks import BlockSeries
+from shadowrun_mirror.blocks import BlockSeries, weight_of
 from shadowrun_mirror.config import WARM_UP, Indicator
 from shadowrun_mirror.evidence import (
     Amount,
@@ -66,8 +66,22 @@ class Recorder:
                 continue
             for arm, seconds in list(ttft.items())[1:]:
                 z = z_of(indicator, baseline, seconds)
-                if z is not None:
-                    window.pairs.setdefault(arm, {}).setdefault(indicator.criterion, BlockSeries()).add(second, z)
+                if z is None:
+                    continue
+                series = window.pairs.setdefault(arm, {}).setdefault(indicator.criterion, BlockSeries())
+                if indicator.heaviest is None:
+                    series.add(second, z)
+                else:
+                    even = z_of(indicator, baseline, baseline) or 0
+                    series.add_weighed(second, z, weight_of(size, indicator.heaviest), even)
+        if not number:
+            return
+        for arm, seconds in list(ttft.items())[1:]:
+            more = int(math.isinf(seconds)) - int(math.isinf(baseline))
+            if more:
+                evidence.failing.setdefault(arm, BlockSeries()).add(second, size, more)
+        window.first_pair = min(second, second if window.first_pair is None else window.first_pair)
+        window.last_pair = max(second, second if window.last_pair is None else window.last_pair)
 
     def drop(self, number: int, reason: str, requests: int, size: int = 4000, name: str = "default") -> None:
         evidence = self.windows[number].classes.setdefault(name, ClassEvidence())

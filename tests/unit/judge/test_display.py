@@ -18,6 +18,7 @@ from shadowrun_operator.judge.display import (
     rank_bounds,
     wilson,
 )
+from shadowrun_operator.judge.merge import scopes
 
 from tests.unit.judge.synthetic import faster, judged, recorded
 
@@ -123,7 +124,7 @@ def test_a_run_whose_mirrors_counted_no_wins_shows_none() -> None:
 def test_times_before_the_arms_are_shown_for_each_class_that_has_them() -> None:
     recorder = recorded(names=("long", "default"))
     recorder.windows[1].classes["long"].forward = histogram([0.001] * 30)
-    found = {r.traffic_class: r.times for r in class_reports(recorder.merged())}
+    found = {r.traffic_class: r.times for r in class_reports(scopes(recorder.merged().counted))}
     assert [t.metric for t in found[""]] == [t.metric for t in found["long"]] == ["Forward"]
     assert found["default"] == ()
 

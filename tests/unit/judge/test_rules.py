@@ -26,12 +26,38 @@ def test_criteria_carry_their_numbers_as_shares() -> None:
         "margin": "0.5%",
         "minPairs": 7,
         "critical": True,
+        "weight": "Tokens",
     }
     found = rules_of(spec(criteria=[latency, share])).criteria
     assert found == (
         Criterion(name="a", metric="TTFT", quantile=0.95, traffic_class="default", require="NotWorse", margin=0.1),
-        Criterion(name="b", metric="Failures", require="NotWorse", margin=0.005, min_pairs=7, critical=True),
+        Criterion(
+            name="b",
+            metric="Failures",
+            require="NotWorse",
+            weight="Tokens",
+            margin=0.005,
+            min_pairs=7,
+            critical=True,
+        ),
     )
+
+
+@pytest.mark.parametrize(
+    ("slo", "of_class", "limited"),
+    [
+        ({"tpot": "50ms"}, None, ("long", "default")),
+        ({"tpot": "50ms"}, {"ttft": "2s"}, ("default",)),
+        ({"ttft": "2s"}, {"tpot": "50ms"}, ("long",)),
+        ({"ttft": "2s"}, None, ()),
+        ({}, None, ()),
+    ],
+)
+def test_classes_whose_slo_limits_the_time_per_token_are_known(
+    slo: dict[str, str], of_class: dict[str, str] | None, limited: tuple[str, ...]
+) -> None:
+    classes = [{"name": "long", "when": {"stream": True}} | ({} if of_class is None else {"slo": of_class})]
+    assert rules_of(spec(classes=classes, slo=slo)).tpot_limits == limited
 
 
 def test_floors_of_a_class_replace_only_what_they_name() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from shadowrun_mirror.evidence import Usage
+from shadowrun_mirror.evidence import Amount, Usage
 from shadowrun_mirror.reasons import FailureReason
 from shadowrun_operator.judge.rules import Criterion, Rules
 from shadowrun_operator.judge.thresholds import indicators
@@ -153,6 +153,49 @@ def test_tokens_are_compared_in_the_class_that_a_criterion_on_tpot_names(name: s
 @pytest.mark.parametrize(("hidden", "counted"), [(300, 1.0), (0, 10.0), (300, 0.1)])
 def test_no_count_of_tokens_takes_a_fail_away(hidden: int, counted: float) -> None:
     assert judged(streamed(BY_TPOT, hidden=hidden, counted=counted, slower=True), BY_TPOT).verdict == "Fail"
+
+
+SLO_OF_CHAT = Criterion(name="slo", metric="WithinSLO", require="NotWorse", margin=0.05)
+
+
+def by_slo(*limited: str, of: str = "") -> Rules:
+    """A criterion on WithinSLO of a class (of all: ""), where the SLOs of these classes limit TPOT."""
+    return Rules(criteria=(msgspec.structs.replace(SLO_OF_CHAT, traffic_class=of),), tpot_limits=limited)
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict"),
+    [
+        (by_slo("a", "default"), "Inconclusive"),
+        (by_slo("a", of="a"), "Inconclusive"),
+        (by_slo("default"), "Pass"),
+        (by_slo("default", of="a"), "Pass"),
+        (by_slo(), "Pass"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("trick", "reason"),
+    [
+        ({"counted": 3}, "AnswerLengthsDiffer"),
+        ({"hidden": 50}, "TPOTMissing"),
+        ({"flagged": 20}, "TokenSourcesDiffer"),
+    ],
+)
+def test_a_limit_on_tpot_in_an_slo_is_watched_like_tpot_itself(
+    trick: dict[str, int], reason: str, rules: Rules, verdict: str
+) -> None:
+    recorder = recorded(rules, names=("a", "default"), pairs=1200)
+    for of_class in recorder.windows[1].classes.values():
+        for arm in of_class.arms.values():
+            arm.usage.output_tokens = 100 * arm.usage.answers
+    cheated = recorder.windows[1].classes["a"]
+    ours = cheated.arms["candidate"]
+    ours.usage.output_tokens *= trick.get("counted", 1)
+    ours.tpot.bins = {0: ours.tpot.count - trick.get("hidden", 0)}
+    cheated.flagged = {"TokenSourcesDiffer": Amount(requests=trick.get("flagged", 0), bytes=1)}
+    report = judged(recorder, rules)
+    assert report.verdict == verdict
+    assert (reason in [f.reason for f in report.findings]) == (verdict == "Inconclusive")
 
 
 @SPEEDS

@@ -3,7 +3,9 @@ import socket
 from typing import Any
 
 import pytest
-from shadowrun_mirror.addresses import Addresses
+from hypothesis import given
+from hypothesis import strategies as st
+from shadowrun_mirror.addresses import Addresses, rank
 
 pytestmark = pytest.mark.mirror
 
@@ -35,6 +37,24 @@ async def settled() -> None:
 @pytest.fixture
 def now() -> list[float]:
     return [100.0]
+
+
+async def test_equal_places_keep_to_one_address_and_to_the_same_rank_of_every_name(
+    monkeypatch: pytest.MonkeyPatch, now: list[float]
+) -> None:
+    addresses = Addresses(lambda: now[0], ttl_s=5.0)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", Names("10.0.0.3", "10.0.0.1", "10.0.0.2"))
+    first = [await addresses.one("baseline", 80, place) for place in range(300)]
+    assert first == [await addresses.one("baseline", 80, place) for place in range(300)]
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", Names("10.0.1.2", "10.0.1.3", "10.0.1.1"))
+    second = [await addresses.one("candidate", 80, place) for place in range(300)]
+    assert [address[-1] for address in first] == [address[-1] for address in second]
+    assert min(first.count(address) for address in set(first)) > 60
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(1, 16))
+def test_when_one_more_receiver_comes_nobody_moves_but_to_it(place: int, count: int) -> None:
+    assert rank(place, count + 1) in (rank(place, count), count)
 
 
 async def test_a_name_is_looked_up_once_per_ttl_however_many_ask(

@@ -2,7 +2,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from shadowrun_mirror.admit import Candidate, Decision, Gate
+from shadowrun_mirror.admit import Candidate, Decision, Gate, place_of
 from shadowrun_mirror.config import Admission, Pauses, Sampling
 from shadowrun_mirror.copied import Copy, Headers
 from shadowrun_mirror.evidence import Lineage
@@ -101,6 +101,17 @@ def test_the_first_reason_that_applies_is_given_and_no_slot_is_taken() -> None:
     assert entry.reason(body=b"no json") is DropReason.UNPARSABLE
     assert entry.reason() is ExcludeReason.MODEL_NOT_LISTED
     assert entry.gate.in_flight == 0
+
+
+def test_copying_ends_by_itself_at_its_time_whoever_is_left_to_say_so_and_begins_again_with_a_later_one() -> None:
+    entry = Entry(live(copy_until=1010.0))
+    entry.wall = 1009.9
+    assert entry.reason("1") is None
+    entry.wall = 1010.0
+    assert entry.reason("2") is ExcludeReason.NOT_COPYING
+    later = msgspec.structs.replace(entry.live.config, version=entry.live.config.version + 1, copy_until=2000.0)
+    assert entry.live.offer(later, 1010.0, 10.0) is None
+    assert entry.reason("3") is None
 
 
 def test_draining_admits_nothing_more() -> None:
@@ -314,6 +325,25 @@ def test_the_opening_decides_where_there_is_no_key() -> None:
         assert len(drawn) == 1
         draws.append(drawn.pop())
     assert set(draws) == {None, ExcludeReason.NOT_SELECTED}
+
+
+@pytest.mark.parametrize("sampling", [FOLLOWED, BY_OPENING, msgspec.structs.replace(FOLLOWED, unit="Key")])
+def test_all_that_is_drawn_together_has_one_place_and_others_have_others(sampling: Sampling) -> None:
+    entry = Entry(live(sampling))
+    places = []
+    for n in range(20):
+        key = f"k{n}" if sampling.key_headers else ""
+        turns = (chat(f"hello {n}", key=key), chat(f"hello {n}", "hi", "more", key=key))
+        found = {place_of(sampling, entry.candidate(f"{n}-{i}", **turn)) for i, turn in enumerate(turns)}
+        assert len(found) == 1
+        places.append(found.pop())
+    assert None not in places
+    assert len(set(places)) == 20
+
+
+def test_a_request_drawn_by_itself_has_no_place() -> None:
+    sampling = Sampling(unit="Request", threshold=0, seed=7)
+    assert place_of(sampling, Entry(live(sampling)).candidate(**chat("hello"))) is None
 
 
 def test_the_rate_of_the_class_decides() -> None:

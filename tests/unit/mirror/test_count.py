@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shadowrun_mirror.blocks import BlockSeries
 from shadowrun_mirror.config import Indicator
 from shadowrun_mirror.count import Counts, Pair
 from shadowrun_mirror.evidence import Amount, Evidence, Lineage, Wins
@@ -138,6 +139,56 @@ def test_who_answered_first_is_counted_for_each_challenger_and_class() -> None:
 def test_where_one_arm_has_no_first_token_the_end_of_the_answer_decides_who_was_first() -> None:
     streamed, buffered = result(seconds=1.0), msgspec.structs.replace(result(seconds=0.5), ttft=None)
     assert (sooner(streamed, buffered), sooner(buffered, streamed)) == (1, -1)
+
+
+def test_pairs_weigh_by_their_size_where_an_indicator_asks_for_it() -> None:
+    weighed = (
+        Indicator(criterion="plain", metric="Failures"),
+        Indicator(criterion="heavy", metric="Failures", weight="Tokens", heaviest=1000),
+        Indicator(
+            criterion="margin",
+            metric="TTFT",
+            weight="Tokens",
+            heaviest=1000,
+            baseline_limit_s=0.4,
+            challenger_limit_s=0.6,
+        ),
+        Indicator(criterion="not-yet", metric="Failures", weight="Tokens"),
+    )
+    counted = counts()
+    for size, failure in ((500, None), (4000, FailureReason.TIMEOUT), (1, None)):
+        one = msgspec.structs.replace(pair(size=size), indicators=weighed)
+        counted.admitted(one)
+        counted.ended(one, {"baseline": result(), "candidate": result(failure), "control": result()}, 100.0)
+    found = snapshot(counted).windows[1].pairs
+    assert set(found["candidate"]) == {"plain", "heavy", "margin"}
+    assert found["candidate"]["plain"] == BlockSeries(sums={50: (3, -1)})
+    assert found["candidate"]["heavy"] == BlockSeries(
+        sums={50: (1501, -1000)}, weighed=3, differing=1000, squares=10**6
+    )
+    assert found["candidate"]["margin"] == BlockSeries(
+        sums={50: (1501, 501)}, weighed=3, even=1501, differing=501, squares=250_001
+    )
+    assert found["control"]["margin"].sums == {50: (1501, 1501)}
+
+
+def test_what_one_arm_failed_alone_is_kept_by_blocks_in_requests_and_bytes() -> None:
+    timeout = FailureReason.TIMEOUT
+    counted = counts()
+    for window, size, theirs, ours in (
+        (1, 100, None, timeout),
+        (1, 30, None, timeout),
+        (1, 7, timeout, None),
+        (1, 9, timeout, timeout),
+        (1, 9, None, None),
+        (0, 50, None, timeout),
+    ):
+        one = pair(window=window, size=size)
+        counted.admitted(one)
+        counted.ended(one, {"baseline": result(theirs), "candidate": result(ours), "control": result(theirs)}, 100.0)
+    windows = snapshot(counted).windows
+    assert windows[1].classes["default"].failing == {"candidate": BlockSeries(sums={50: (1, 123)})}
+    assert windows[0].classes["default"].failing == {}
 
 
 def test_an_indicator_of_a_class_counts_pairs_of_that_class_only() -> None:

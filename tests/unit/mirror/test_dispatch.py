@@ -221,6 +221,14 @@ def test_pseudonyms_follow_the_seed_which_nobody_outside_knows() -> None:
     assert b"alice" not in pseudonym("one", 1)
 
 
+def test_only_arms_that_choose_among_their_pods_are_given_a_place() -> None:
+    config = configuration([1, 2])
+    keyed = msgspec.structs.replace(config.arms[0], keyed=True)
+    config = msgspec.structs.replace(config, arms=(keyed, *config.arms[1:]))
+    made = dispatcher(Arms(_ends)).requests(config, b"/v1/chat/completions", (), b"{}", {}, True, place=7)
+    assert [request.place for request in made.values()] == [7, None]
+
+
 @pytest.mark.parametrize(("stream", "wire", "event"), [(True, 5000, 700), (False, 700, 700)])
 def test_only_what_must_be_kept_of_an_answer_has_the_smaller_bound(stream: bool, wire: int, event: int) -> None:
     admission = Admission(max_in_flight=1, timeout_s=1.0, max_answer_bytes=5000, max_kept_bytes=700)

@@ -120,16 +120,24 @@ class Funnel(RuleBasedStateMachine):
         models=st.sampled_from([(), (), (), ("m",), ("other",)]),
         window=st.integers(0, 1),
         external=st.booleans(),
+        classed=st.booleans(),
     )
     def starts(
-        self, sampling: Sampling, cap: int, queued: int, models: tuple[str, ...], window: int, external: bool
+        self,
+        sampling: Sampling,
+        cap: int,
+        queued: int,
+        models: tuple[str, ...],
+        window: int,
+        external: bool,
+        classed: bool,
     ) -> None:
         config = configuration([1, 2], window=window, models=models, source="External" if external else "Proxy")
         config = msgspec.structs.replace(
             config,
             capture=msgspec.structs.replace(config.capture, sampling=sampling),
             admission=Admission(max_in_flight=cap, timeout_s=1.0, max_queued=queued, max_wait_s=5.0),
-            classes=(TrafficClass(name="long", min_prompt_tokens=60),),
+            classes=(TrafficClass(name="long", min_prompt_tokens=60),) if classed or sampling.class_thresholds else (),
             expiry=2000.0,
         )
 
@@ -145,7 +153,7 @@ class Funnel(RuleBasedStateMachine):
         turns=st.integers(1, 3),
         opening=st.integers(0, 3),
         window=st.sampled_from([0, 1, 1, 1, 1, 3]),
-        kind=st.sampled_from([*["whole"] * 8, "door", "door", "large", "broken", "encoded"]),
+        kind=st.sampled_from([*["whole"] * 8, "door", "door", "chunked", "large", "broken", "encoded"]),
     )
     def copy_comes(
         self, request_id: int | None, key: int | None, turns: int, opening: int, window: int, kind: str
@@ -162,7 +170,9 @@ class Funnel(RuleBasedStateMachine):
         headers += () if request_id is None else ((b"x-request-id", str(request_id).encode()),)
         headers += () if key is None else ((b"x-key", str(key).encode()),)
         headers += ((b"content-encoding", b"gzip"),) if kind == "encoded" else ()
-        shed = kind == "door" and self.pipeline.sheds_at_door(headers, size)
+        length = None if kind == "chunked" else size  # chunked: at its head, nothing is known of its size
+        shed = kind in ("door", "chunked") and self.pipeline.sheds_at_door(headers, length)
+        size = 0 if shed and length is None else size
         shed_before = _shed(self.pipeline.evidence())
         copy = Copy(
             target=b"/v1/chat/completions",

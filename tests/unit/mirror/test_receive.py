@@ -51,7 +51,9 @@ class Transport:
 class Entrance:
     """A door and what came through it."""
 
-    def __init__(self, rules: Rules = PROXY, sheds: Callable[[Headers, int], bool] | None = None, held: int = 10_000):
+    def __init__(
+        self, rules: Rules = PROXY, sheds: Callable[[Headers, int | None], bool] | None = None, held: int = 10_000
+    ):
         self.copies: list[Copy] = []
         self.refused: list[str] = []
         self.now = 0.0
@@ -86,9 +88,9 @@ def request(body: bytes = BODY, *lines: str, marks: bool = True, target: str = "
 
 
 def test_a_copy_that_would_be_shed_is_refused_by_its_head_and_counted_with_the_length_it_declared() -> None:
-    asked: list[tuple[Headers, int]] = []
+    asked: list[tuple[Headers, int | None]] = []
 
-    def sheds(headers: Headers, length: int) -> bool:
+    def sheds(headers: Headers, length: int | None) -> bool:
         asked.append((headers, length))
         return True
 
@@ -106,15 +108,30 @@ def test_a_copy_that_would_be_shed_is_refused_by_its_head_and_counted_with_the_l
     assert entrance.refused == []
 
 
-def test_a_copy_without_a_declared_length_is_not_shed_at_the_door() -> None:
-    entrance = Entrance(sheds=lambda _, __: True)
-    transport = entrance.send(head("transfer-encoding: chunked") + b"2\r\n{}\r\n0\r\n\r\n")
-    assert transport.statuses == [202]
-    assert [(copy.body, copy.shed) for copy in entrance.copies] == [(b"{}", False)]
+def test_a_copy_without_a_declared_length_may_be_shed_too_and_has_the_size_that_had_come() -> None:
+    lengths: list[int | None] = []
+
+    def sheds(_: Headers, length: int | None) -> bool:
+        lengths.append(length)
+        return len(lengths) < 3
+
+    entrance = Entrance(sheds=sheds)
+    chunked = head("transfer-encoding: chunked")
+    connection, transport = entrance.connect()
+    connection.data_received(chunked)
+    assert transport.statuses == [429]
+    connection.data_received(b"2\r\n{}\r\n0\r\n\r\n")
+    connection.data_received(chunked + b"2\r\n{}\r\n")
+    connection.data_received(b"1\r\n \r\n0\r\n\r\n" + chunked + b"2\r\n{}\r\n0\r\n\r\n")
+    assert transport.statuses == [429, 429, 202]
+    found = [(copy.body, copy.size, copy.shed) for copy in entrance.copies]
+    assert found == [(None, 0, True), (None, 2, True), (b"{}", 2, False)]
+    assert lengths == [None] * 3
+    assert (entrance.refused, entrance.door.held_bytes) == ([], 0)
 
 
 def test_what_is_no_copy_or_too_large_is_not_asked_about() -> None:
-    def breaks(_: Headers, __: int) -> bool:
+    def breaks(_: Headers, __: int | None) -> bool:
         raise AssertionError
 
     entrance = Entrance(sheds=breaks)
@@ -124,7 +141,7 @@ def test_what_is_no_copy_or_too_large_is_not_asked_about() -> None:
 
 
 def test_a_fault_in_finding_out_whether_there_is_room_lets_the_copy_in() -> None:
-    def breaks(_: Headers, __: int) -> bool:
+    def breaks(_: Headers, __: int | None) -> bool:
         raise RuntimeError("the prompt was: hello")
 
     entrance = Entrance(sheds=breaks)

@@ -1,3 +1,4 @@
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -321,6 +322,37 @@ def test_any_split_of_any_stream_reads_the_same(stream: tuple[bytes, int], data:
         assert answer.first_at is not None
         assert answer.last_at is not None
         assert 0 <= answer.first_at <= answer.last_at < len(pieces)
+
+
+SAME = {"a": chunk(content="a"), "quote": chunk(content='"'), "long": chunk(content="x" * 300), "": chunk(content="")}
+OTHERS = {
+    "ping": b": ping\n\n",
+    "named": b"event: message\ndata: " + SAME["a"] + b"\n\n",
+    "crlf": event(SAME["a"], b"\r\n\r\n"),
+    "cr": event(SAME["a"], b"\r\r"),
+    "two lines": b"data: " + SAME["a"] + b"\ndata:\n\n",
+    "blank": b"\n\n",
+    "role": event(ROLE),
+    "reasoning": event(chunk(reasoning="a")),
+}
+CONTENT = {"a", "quote", "long", "named", "crlf", "cr", "two lines", "reasoning"}
+
+
+@given(st.lists(st.sampled_from([*["a"] * 12, *SAME, *OTHERS]), max_size=40), st.data())
+def test_events_that_are_counted_without_being_parsed_are_those_with_content(
+    kinds: list[str], data: st.DataObject
+) -> None:
+    """Rows of like events, several to a read, with others between them."""
+    events = [OTHERS.get(kind) or event(SAME[kind]) for kind in kinds]
+    raw = b"".join([*events, event(FINISH), event(USAGE), event(DONE)])
+    ends = [0]
+    for each in events:
+        ends.append(ends[-1] + len(each))
+    cuts = data.draw(st.sets(st.sampled_from(ends) | st.integers(0, len(raw)), max_size=8))
+    places = [0, *sorted(cuts), len(raw)]
+    answer = read([raw[a:b] for a, b in itertools.pairwise(places) if a < b])
+    assert answer.chunks == sum(kind in CONTENT for kind in kinds)
+    assert answer.tokens == Tokens(prompt=7, cached=2, output=3)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=10), st.booleans())

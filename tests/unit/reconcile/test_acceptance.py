@@ -61,12 +61,41 @@ def _port_without_container(world: World) -> None:
 
 
 NOT_YET = {
-    "capture.mode": "HTTPRoute",
     "capture.paths": ["/v1/audio/speech"],
     "comparison": {"output": "Parity"},
     "endConditions.matchRate": "99%",
     "capture.proxy.port": 9000,
 }
+
+
+def _template(**template: Any) -> Callable[[World], None]:
+    return _spec("arms.template", template)
+
+
+def _container(**fields: Any) -> dict[str, Any]:
+    return {"name": "engine", "image": "e:1", "ports": [{"name": "http", "containerPort": 8080}], **fields}
+
+
+def _urls(**urls: str) -> Callable[[World], None]:
+    """The run of the tests with arms behind URLs."""
+
+    def change(world: World) -> None:
+        known = {"baselineURL": "http://old:8000", "candidateURL": "http://new:8000"}
+        world.body["spec"]["arms"] |= {"template": {"external": known | urls}, "candidate": {}}
+        world.body["spec"]["hardware"] = {"policy": "Report"}
+
+    return change
+
+
+def _urls_and_patch(world: World) -> None:
+    candidate = world.body["spec"]["arms"]["candidate"]
+    _urls()(world)
+    world.body["spec"]["arms"]["candidate"] = candidate
+
+
+def _on_the_host(world: World) -> None:
+    world.users["Deployment", "chat"]["spec"]["template"]["spec"]["hostNetwork"] = True
+
 
 PATCHES: dict[str, Any] = {
     "not a mapping of a pod": {"spec": []},
@@ -83,6 +112,33 @@ CASES: list[tuple[str, Callable[[World], None], str, str]] = [
     ("no Service", _without_service, "PrimaryNotFound", "'chat'"),
     ("no such port", _spec("primary.service.port", 9), "PrimaryNotFound", "its ports are: 8000"),
     ("no Deployment", _without_deployment, "DeploymentNotFound", "'chat'"),
+    ("no StatefulSet", _template(statefulSetRef={"name": "chat"}), "StatefulSetNotFound", "'chat'"),
+    ("a set of leaders", _template(leaderWorkerSetRef={"name": "big"}), "NotImplemented", "leaderWorkerSetRef"),
+    ("on the host's network", _on_the_host, "TemplateUnsuitable", "Deployment 'chat' has hostNetwork"),
+    ("a template of nothing", _template(podTemplate={}), "TemplateUnsuitable", "podTemplate needs"),
+    (
+        "a template without the port",
+        _template(podTemplate={"spec": {"containers": [_container(ports=[])]}}),
+        "PortNotFound",
+        "spec.arms.template.podTemplate",
+    ),
+    (
+        "copies back to the primary",
+        _urls(candidateURL="http://chat.inference.svc:8000"),
+        "TemplateUnsuitable",
+        "candidateURL is Service 'chat'",
+    ),
+    ("copies back to capture", _urls(baselineURL="http://chat-shadowed:8000"), "TemplateUnsuitable", "baselineURL"),
+    ("copies back by address", _urls(candidateURL="http://10.96.1.1:8000"), "TemplateUnsuitable", "is Service 'chat'"),
+    ("a patch of nobody's pods", _urls_and_patch, "PatchInvalid", "behind URLs"),
+    (
+        "an image given twice",
+        _spec(
+            "arms.candidate", {"image": "e:2", "patch": {"spec": {"containers": [{"name": "engine", "image": "e:3"}]}}}
+        ),
+        "PatchInvalid",
+        "both set image",
+    ),
     ("headless", _service(clusterIP="None"), "PrimaryUnsuitable", "headless"),
     ("local only", _service(internalTrafficPolicy="Local"), "PrimaryUnsuitable", "a node without a capture pod"),
     ("TLS by protocol", _port(appProtocol="https"), "PrimaryUnsuitable", "serves TLS"),

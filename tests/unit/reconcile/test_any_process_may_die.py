@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from shadowrun_mirror.config import decode_config
 from shadowrun_operator.manifests.mirror import CONFIG_KEY
 from shadowrun_operator.reconcile import times
-from shadowrun_operator.reconcile.plan import Apply, Create, Delete, Merge, PatchCandidate, Plan, Step
+from shadowrun_operator.reconcile.plan import Apply, Create, Delete, EditRoute, Merge, PatchCandidate, Plan, Step
 from shadowrun_operator.reconcile.reconcile import reconcile
 
 from tests.unit.reconcile.world import START, World
@@ -161,6 +161,8 @@ def _target(step: Step) -> tuple[str, str]:
             return kind, name
         case PatchCandidate(name, _):
             return "Deployment", name
+        case EditRoute(name):
+            return "HTTPRoute", name
 
 
 def test_nothing_is_copied_past_the_expiry_even_when_no_operator_lives() -> None:

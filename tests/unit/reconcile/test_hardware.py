@@ -32,6 +32,61 @@ def test_arms_match_only_where_every_label_is_there_and_equal(nodes: dict[str, s
     assert hardware_matches(_landed(nodes, {"candidate": "node2"})).matched is matched
 
 
+def _with_devices(policy: str, **asked: int) -> World:
+    world = World.with_spec(hardware={"policy": policy})
+    limits = {"nvidia.com/gpu": 1, "memory": "1Gi"}
+    engine = world.users["Deployment", "chat"]["spec"]["template"]["spec"]["containers"][0]
+    engine["resources"] = {"limits": limits}
+    changed = {f"nvidia.com/{key}": amount for key, amount in asked.items()}
+    world.body["spec"]["arms"]["candidate"]["patch"]["spec"]["containers"][0]["resources"] = {"limits": changed}
+    return world
+
+
+def test_arms_that_ask_for_unlike_devices_do_not_match() -> None:
+    world = _with_devices("Require", gpu=2)
+    world.until("Complete")
+    status = world.body["status"]
+    assert (status["endReason"], status["verdict"]) == ("HardwareMismatch", "Inconclusive")
+    assert "candidate asks for nvidia.com/gpu=2 a pod, the baseline for nvidia.com/gpu=1" in status["message"]
+    assert world.longest_copying == 0.0, "before the clock starts"
+
+
+def test_unlike_devices_are_only_reported_where_the_spec_says_so() -> None:
+    world = _with_devices("Report", gpu=2)
+    world.until("Running")
+    found = next(c for c in world.body["status"]["conditions"] if c["type"] == "HardwareMatched")
+    assert (found["status"], found["reason"]) == ("False", "Mismatch")
+
+
+def test_equal_devices_match_whatever_else_is_asked_for() -> None:
+    world = _with_devices("Require", gpu=1)
+    world.until("Running")
+
+
+@pytest.mark.parametrize(("product", "phase"), [("A100", "Finishing"), ("H200", "Running")])
+def test_nodes_are_looked_at_again_when_a_pod_has_moved(product: str, phase: str) -> None:
+    world = World.with_spec()
+    world.nodes["node2"] = product
+    world.until("Running")
+    world.placement["candidate"] = "node2"
+    world.kill("candidate-0")
+    world.turn()
+    assert world.phase == phase
+    assert (world.body["status"].get("endReason") == "HardwareMismatch") is (phase == "Finishing")
+
+
+def test_every_label_of_a_list_counts() -> None:
+    world = World.with_spec()
+    world.placement = {"candidate": "node2"}
+    world.until("WarmingUp")
+    world.body["spec"]["hardware"]["matchLabelKeys"] = ["gpu", "zone"]
+    seen = world.observe()
+    labels = {"node1": {"gpu": "H200", "zone": "a"}, "node2": {"gpu": "H200", "zone": "b"}}
+    finding = hardware_matches(dataclasses.replace(seen, node_labels=labels))
+    assert finding.matched is False
+    assert "Label zone differs" in finding.message
+
+
 def test_the_finding_names_label_nodes_and_values() -> None:
     message = hardware_matches(_landed({"node1": "H200", "node2": "A100"}, {"candidate": "node2"})).message
     assert "Label gpu differs" in message

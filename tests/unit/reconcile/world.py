@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 from shadowrun_mirror.blocks import BlockSeries
-from shadowrun_mirror.config import MODULO, MirrorConfig, decode_config
+from shadowrun_mirror.config import MODULO, MirrorConfig, decode_config, wants_copies
 from shadowrun_mirror.evidence import (
     Amount,
     ArmEvidence,
@@ -28,11 +28,16 @@ from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.attempts import LEDGER, earlier_attempts
 from shadowrun_operator.manifests.given_back import given_back_at, is_given_back
 from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.route import edits, filters_of
+from shadowrun_operator.manifests.template import inline_source, wanted_source
 from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.gateway import GatewaySeen, RouteSeen
 from shadowrun_operator.reconcile.observation import FreshSecrets, Observation, OtherRun, Pod, Settings
-from shadowrun_operator.reconcile.plan import Apply, Create, Delete, Merge, PatchCandidate, Plan, Step
+from shadowrun_operator.reconcile.plan import Apply, Create, Delete, EditRoute, Merge, PatchCandidate, Plan, Step
 from shadowrun_operator.reconcile.reconcile import reconcile
 from shadowrun_operator.reconcile.record import Books, RunRecord
+
+from tests.unit.reconcile.routes import ATTACHED, patched
 
 START = 1_800_000_000.0
 UID = "11111111-2222-3333-4444-555555555555"
@@ -141,6 +146,9 @@ class World:
     silent: set[str] = field(default_factory=set)  # names of pods that don't answer the operator
     others: tuple[OtherRun, ...] = ()
     ledger: Manifest | None = None  # how many runs of a spec there have been
+    route: Manifest | None = None  # the user's HTTPRoute
+    route_refused: str = ""  # why it cannot be read
+    gateways: tuple[GatewaySeen, ...] = (ATTACHED,)
     made: int = 0  # objects made so far: each has a uid of its own
     events: list[str] = field(default_factory=list)
     longest_copying: float = 0.0  # the last instant at which a mirror was copying
@@ -199,7 +207,8 @@ class World:
             mirrors = [evidence for uid, evidence in self.evidence.items() if uid in read]
             self.books = self.books.with_readings(UID, mirrors, captures)
         service_now = self.capture_service()
-        if service_now is not None and not is_given_back(service_now):
+        filtered = self.route is not None and bool(filters_of(self.route, self.run.spec.capture.service_name))
+        if filtered or (service_now is not None and not is_given_back(service_now)):
             self.given_back_since = None
         elif service_now is not None and given_back_at(service_now) is not None:
             self.given_back_since = given_back_at(service_now)
@@ -219,7 +228,7 @@ class World:
             ),
             fresh=FreshSecrets(token=f"token-{self.now}", seed=int(self.now)),
             primary=copy.deepcopy(self.users.get(("Service", "chat"))),
-            source=copy.deepcopy(self.users.get(("Deployment", "chat"))),
+            source=self._source(),
             capture_service=copy.deepcopy(service_now),
             objects=copy.deepcopy(self.objects),
             pods=tuple(self.pods.values()),
@@ -232,10 +241,23 @@ class World:
             config=decode_config(base64.b64decode(data["config.json"])) if data else None,
             token=base64.b64decode(data["token"]).decode() if data else "",
             given_back_since=self.given_back_since,
+            route=self._route_seen(),
             refusal=self.refusal,
             attempts=earlier_attempts(self.ledger, ()),
             ledger=self.ledger,
         )
+
+    def _source(self) -> Manifest | None:
+        template = self.run.spec.arms.template
+        wanted = wanted_source(template)
+        return inline_source(template) if wanted is None else copy.deepcopy(self.users.get(wanted))
+
+    def _route_seen(self) -> RouteSeen | None:
+        if self.run.spec.capture.http_route is None:
+            return None
+        if self.route_refused:
+            return RouteSeen(refused=self.route_refused)
+        return RouteSeen(route=copy.deepcopy(self.route), gateways=() if self.record else self.gateways)
 
     def restart_operator(self) -> None:
         """Everything a process remembers is lost."""
@@ -279,7 +301,9 @@ class World:
     def pass_time(self, seconds: float) -> None:
         """Pods start, mirrors count."""
         self._start_pods()
-        copying = [uid for uid, config in self.configs.items() if config.copying and self.now < config.expiry]
+        copying = [
+            uid for uid, config in self.configs.items() if wants_copies(config, self.now) and self.now < config.expiry
+        ]
         taking = [uid for uid in copying if not _pausing(self.configs[uid])]
         if copying:
             self.longest_copying = self.now
@@ -309,6 +333,12 @@ class World:
                 self.objects.pop((kind, name), None)
                 if (kind, name) == ("ConfigMap", "x-evidence"):
                     self.record = None
+            case EditRoute(name, service, rule, wanted):
+                if self.route is not None:
+                    assert name == self.route["metadata"]["name"]
+                    self.route = patched(self.route, edits(self.route, rule, service, wanted))
+                if wanted is not None:
+                    self.given_back_since = None
             case PatchCandidate(name, body):
                 if self.refuse:
                     self.refusal = self.refuse
@@ -317,10 +347,7 @@ class World:
                 found["metadata"]["generation"] += 1
                 found["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
                 found["spec"]["replicas"] = body["spec"]["replicas"]
-                for container in body["spec"]["template"].get("spec", {}).get("containers", []):
-                    for own in found["spec"]["template"]["spec"]["containers"]:
-                        if own["name"] == container["name"]:
-                            own.update(container)
+                _patch_containers(found["spec"]["template"], body["spec"]["template"])
 
     def _served(self, manifest: Manifest) -> Manifest:
         """As the API server gives it."""
@@ -454,6 +481,16 @@ def _pairs(number: int, count: int, arms: tuple[str, ...], config: MirrorConfig,
             pairs[arm] = series
     classes = {"default": ClassEvidence(received=amount, admitted=amount, arms=results)}
     return Window(id=number, first_pair=now, last_pair=now, classes=classes, pairs=pairs)
+
+
+def _patch_containers(template: Manifest, patch: Manifest) -> None:
+    """What tests patch: fields of containers, and variables by their names."""
+    for container in patch.get("spec", {}).get("containers", []):
+        for own in template["spec"]["containers"]:
+            if own["name"] == container["name"]:
+                env = {e["name"]: e for e in own.get("env", [])}
+                env |= {e["name"]: {k: v for k, v in e.items() if v is not None} for e in container.get("env", [])}
+                own.update(merged(own, container) | ({"env": list(env.values())} if env else {}))
 
 
 def _key(manifest: Manifest) -> tuple[str, str]:

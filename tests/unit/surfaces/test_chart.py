@@ -29,7 +29,11 @@ def helm() -> None:
 
 def rendered(*options: str) -> list[Manifest]:
     """Manifests of the chart installed as `shadowrun` in `system`."""
-    line: list[str | Path] = [gotools.path_of("helm"), "template", "shadowrun", CHART, "--namespace=system", *options]
+    return rendered_as("shadowrun", "system", *options)
+
+
+def rendered_as(release: str, namespace: str, *options: str) -> list[Manifest]:
+    line: list[str | Path] = [gotools.path_of("helm"), "template", release, CHART, f"--namespace={namespace}", *options]
     return [manifest for manifest in yaml.safe_load_all(run(line)) if manifest]
 
 
@@ -91,7 +95,8 @@ def test_the_operator_is_told_the_images_it_makes_pods_from() -> None:
     assert container["image"] == f"shadowrun/operator:{version}"
     assert given["MIRROR_IMAGE"] == "shadowrun/mirror:m1"
     assert given["CAPTURE_IMAGE"] == f"r/c:{version}"
-    assert {"POD_NAME", "POD_NAMESPACE", "WATCH_NAMESPACES"} <= given.keys()
+    assert {"POD_NAME", "POD_NAMESPACE"} <= given.keys()
+    assert (given["WATCH_NAMESPACES"], given["EXCLUDE_NAMESPACES"]) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -136,6 +141,41 @@ def test_with_named_namespaces_nothing_but_nodes_is_cluster_wide() -> None:
     assert set(rules(manifests, "Role", name)) == {right for right in wide if right[1] != "nodes"}
 
 
+@pytest.mark.parametrize("options", [(), ("--set=watchNamespaces={a,b}",)])
+def test_routes_are_edited_only_where_that_is_allowed(options: tuple[str, ...]) -> None:
+    def of_gateways(*more: str) -> dict[str, set[tuple[str, str]]]:
+        manifests = rendered(*options, *more)
+        return {
+            kind: {(resource, verb) for group, resource, verb in given if group == "gateway.networking.k8s.io"}
+            for kind in ("ClusterRole", "Role")
+            if (given := list(rules(manifests, kind, "shadowrun-operator")))
+        }
+
+    assert not set().union(*of_gateways().values())
+    given = of_gateways("--set=gatewayAPI.enabled=true")
+    readable = {("gateways", "get"), ("gatewayclasses", "get")}
+    edited = {("httproutes", "get"), ("httproutes", "patch")}
+    expected = {"ClusterRole": readable, "Role": edited} if options else {"ClusterRole": readable | edited}
+    assert given == expected
+
+
+def test_one_operator_is_told_which_namespaces_it_leaves_to_another() -> None:
+    (deployment,) = of_kind(rendered("--set=excludeNamespaces={a,team-*}"), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert {"name": "EXCLUDE_NAMESPACES", "value": "a,team-*"} in container["env"]
+    with pytest.raises(ClusterError, match="values don't meet the specifications"):
+        rendered("--set=excludeNamespaces={a}", "--set=watchNamespaces={b}")
+
+
+def test_two_releases_share_the_definition_and_no_other_object() -> None:
+    def identities(manifests: list[Manifest]) -> set[tuple[str, str, str]]:
+        return {(m["kind"], m["metadata"].get("namespace", ""), m["metadata"]["name"]) for m in manifests}
+
+    wide = rendered("--set=excludeNamespaces={b}")
+    second = rendered_as("second-shadowrun", "b", "--set=crds.enabled=false", "--set=watchNamespaces={b}")
+    assert not identities(wide) & identities(second)
+
+
 def test_users_may_view_or_edit_runs_and_never_their_status() -> None:
     manifests = rendered()
     view = {verb for _, _, verb in rules(manifests, "ClusterRole", "shadowrun-operator-view")}
@@ -166,7 +206,9 @@ def test_metrics_have_a_service_and_a_monitor_only_where_asked() -> None:
         "crds.enable=true",
         "crds.keep=maybe",
         "watchNamespaces={Not_A_Name}",
+        "excludeNamespaces={Not_A_Name}",
         "image.pullPolicy=Sometimes",
+        "gatewayAPI.enable=true",
         "metrics.serviceMonitor.intervall=1m",
     ],
 )
@@ -184,3 +226,29 @@ def test_every_value_is_in_the_schema_and_every_property_of_the_schema_is_a_valu
 def test_chart_and_distribution_have_one_version() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert f'version = "{chart["appVersion"]}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_a_second_replica_stands_by_with_a_lease_and_the_rights_for_that_one_alone() -> None:
+    manifests = rendered("--set=replicas=2")
+    (deployment,) = of_kind(manifests, "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    given = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert (deployment["spec"]["replicas"], given["LEASE_NAME"]) == (2, "shadowrun-operator")
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}, "an operator without a lease never meets one with"
+    (role,) = (r for r in of_kind(manifests, "Role") if r["metadata"]["name"] == "shadowrun-operator-lease")
+    assert role["metadata"]["namespace"] == "system"
+    named = {
+        verb for rule in role["rules"] if rule.get("resourceNames") == ["shadowrun-operator"] for verb in rule["verbs"]
+    }
+    assert named == {"get", "update"}
+    assert set(rules(manifests, "Role", "shadowrun-operator-lease")) == {
+        ("coordination.k8s.io", "leases", verb) for verb in ("get", "update", "create")
+    }
+
+
+def test_a_single_replica_needs_no_lease() -> None:
+    manifests = rendered()
+    (deployment,) = of_kind(manifests, "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert "LEASE_NAME" not in {entry["name"] for entry in container["env"]}
+    assert not of_kind(manifests, "Role")

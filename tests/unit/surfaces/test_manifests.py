@@ -9,7 +9,7 @@ import pytest
 import yaml
 from shadowrun_operator.api.accept import not_implemented
 from shadowrun_operator.api.run import ShadowRun
-from shadowrun_operator.manifests.arms import patch_problem
+from shadowrun_operator.manifests.candidate import change_problem
 
 from examples.demo.scenarios import SCENARIOS, with_real_text
 
@@ -71,8 +71,8 @@ def test_a_manifest_asks_for_nothing_that_is_not_done_yet(where: str) -> None:
 @pytest.mark.parametrize("where", RUNS)
 def test_a_manifests_patch_changes_a_container_that_the_examples_have(where: str) -> None:
     source = {"spec": {"template": {"spec": {"containers": [{"name": "engine"}]}}}}
-    patch = RUNS[where]["spec"]["arms"]["candidate"]["patch"]
-    assert patch_problem(patch, source, service_selector={"app": "chat"}) is None
+    candidate = ShadowRun.parse(RUNS[where]).spec.arms.candidate
+    assert change_problem(candidate, source, selectors=({"app": "chat"},)) is None
 
 
 def test_a_mistyped_field_would_be_found() -> None:

@@ -13,11 +13,12 @@ from shadowrun_operator.reconcile.endings.live_path_harmed import LivePathHarmed
 from shadowrun_operator.reconcile.endings.pairs_reached import PairsReached
 from shadowrun_operator.reconcile.endings.protocol import Ending
 from shadowrun_operator.reconcile.endings.spec_changed import SpecChanged
-from shadowrun_operator.reconcile.endings.start_deadline_exceeded import StartDeadlineExceeded, start_deadline
+from shadowrun_operator.reconcile.endings.start_deadline_exceeded import StartDeadlineExceeded
 from shadowrun_operator.reconcile.endings.stopped import Stopped
 from shadowrun_operator.reconcile.endings.tokens_reached import TokensReached
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.progress import Progress
+from shadowrun_operator.reconcile.schedule import start_deadline
 
 ENDINGS: tuple[Ending, ...] = (
     LivePathHarmed(),
@@ -63,4 +64,4 @@ def deadlines(seen: Observation, done: Progress) -> list[float]:
     return due
 
 
-__all__ = ["ENDINGS", "Ending", "deadlines", "ending", "start_deadline"]
+__all__ = ["ENDINGS", "Ending", "deadlines", "ending"]

@@ -69,7 +69,7 @@ def gpu_hours_due(seen: Observation) -> float | None:
 
 def accelerators(seen: Observation) -> int:
     """Accelerators that all arms hold together, by their Deployments."""
-    found = (seen.object("Deployment", arm) for arm in seen.run.spec.arm_names)
+    found = (seen.object("Deployment", arm) for arm in seen.run.spec.made_arms)
     return sum(item["spec"].get("replicas", 1) * _of_template(item["spec"]["template"]) for item in found if item)
 
 

@@ -3,9 +3,9 @@
 from typing import ClassVar
 
 from shadowrun_operator.api.conditions import EndReason
-from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.progress import Progress
+from shadowrun_operator.reconcile.schedule import start_deadline
 
 
 class StartDeadlineExceeded:
@@ -14,7 +14,7 @@ class StartDeadlineExceeded:
     reason: ClassVar = EndReason.START_DEADLINE_EXCEEDED
 
     def met(self, seen: Observation, done: Progress) -> str | None:
-        """No counted pair `spec.startDeadline` after creation."""
+        """No counted pair `spec.startDeadline` after creation, or after the hour for which the run was planned."""
         if done.first_counted is not None or seen.now < start_deadline(seen):
             return None
         spec = seen.run.spec
@@ -22,12 +22,6 @@ class StartDeadlineExceeded:
         hint = "" if spec.arms.egress else " Arms reach nothing on the network unless spec.arms.egress allows it."
         why = f"not ready: {'; '.join(waiting)}.{hint}" if waiting else done.warm_up_state
         return f"No pair was counted within startDeadline {spec.start_deadline}; {why}"
-
-
-def start_deadline(seen: Observation) -> float:
-    """UTC seconds until which a first pair must be counted."""
-    created = seen.run.metadata.creation_timestamp
-    return (times.seconds(created) if created else seen.now) + seen.run.spec.start_deadline.seconds
 
 
 def _unready(seen: Observation) -> list[str]:

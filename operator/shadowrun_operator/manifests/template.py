@@ -1,0 +1,122 @@
+"""The pod template that arms start from: where it comes from, and what in it two arms cannot have. Pure.
+
+A source is an object with a pod template, in the shape of a Deployment: a Deployment, a StatefulSet, or what stands in
+for one where the spec says it itself.
+"""
+
+from typing import Any
+
+from shadowrun_operator.api.arms import ArmTemplate
+from shadowrun_operator.manifests.names import Manifest
+
+INLINE = "PodTemplate"
+"""Kind of the source that the spec writes out."""
+_HOST = {
+    "hostNetwork": "would take the arms out of reach of their network policy, and give two pods one port",
+    "hostPID": "would let the arms see the processes of their nodes",
+    "hostIPC": "would let the arms share the memory of their nodes",
+}
+
+
+def wanted_source(template: ArmTemplate) -> tuple[str, str] | None:
+    """Kind and name of the object to read, or None where the spec needs none."""
+    if template.deployment_ref is not None:
+        return "Deployment", template.deployment_ref.name
+    if template.stateful_set_ref is not None:
+        return "StatefulSet", template.stateful_set_ref.name
+    return None
+
+
+def inline_source(template: ArmTemplate) -> Manifest:
+    """What the spec says itself; without a container where no pods are made."""
+    given = template.pod_template if template.pod_template is not None else {}
+    return {"kind": INLINE, "metadata": {"name": "podTemplate"}, "spec": {"template": given}}
+
+
+def named(source: Manifest) -> str:
+    """A source for people."""
+    if source["kind"] == INLINE:
+        return "spec.arms.template.podTemplate"
+    return f"{source['kind']} {source['metadata']['name']!r}"
+
+
+def template_problem(source: Manifest) -> str | None:
+    """Why arms cannot start from this source: what, where, what to do."""
+    where, template = named(source), source["spec"]["template"]
+    problem = _shape_problem(template) if source["kind"] == INLINE else None
+    if problem is not None:
+        return f"{where} {problem}"
+    spec = template["spec"]
+    problem = _host_problem(spec) or _claim_problem(source) or _volume_problem(spec) or _device_problem(spec)
+    return None if problem is None else f"{where} {problem}"
+
+
+def _shape_problem(template: Manifest) -> str | None:
+    """What is wrong with a template that no API server has seen yet, as far as anything here rests on it."""
+    unknown = sorted(set(template) - {"metadata", "spec"})
+    if unknown:
+        return f"has {unknown[0]!r}; a pod template has only metadata and spec."
+    if not isinstance(template.get("metadata", {}), dict) or not isinstance(template.get("spec"), dict):
+        return "needs a mapping spec, and metadata must be one too."
+    for kind in ("containers", "initContainers"):
+        entries = template["spec"].get(kind, [])
+        if not isinstance(entries, list) or not all(
+            isinstance(c, dict) and isinstance(c.get("name"), str) for c in entries
+        ):
+            return f"needs spec.{kind} to be a list of containers with names."
+    volumes = template["spec"].get("volumes", [])
+    if not isinstance(volumes, list) or not all(isinstance(v, dict) and "name" in v for v in volumes):
+        return "needs spec.volumes to be a list of volumes with names."
+    return None if template["spec"].get("containers") else "has no container."
+
+
+def _host_problem(spec: Manifest) -> str | None:
+    found = next((field for field in _HOST if spec.get(field)), None)
+    return None if found is None else f"has {found}, which {_HOST[found]}: {_OTHER_TEMPLATE} without it."
+
+
+_OTHER_TEMPLATE = "write a template into spec.arms.template.podTemplate"
+
+
+def _claim_problem(source: Manifest) -> str | None:
+    """A StatefulSet gives each pod a claim of its own; a volume of that name in the template takes its place."""
+    claimed = [claim["metadata"]["name"] for claim in source["spec"].get("volumeClaimTemplates") or []]
+    volumes = {volume["name"] for volume in source["spec"]["template"]["spec"].get("volumes") or []}
+    lacking = [name for name in claimed if name not in volumes]
+    if not lacking:
+        return None
+    return (
+        f"gives each pod a claim from volumeClaimTemplates ({', '.join(lacking)}), and arms, being Deployments, have"
+        f" none: {_OTHER_TEMPLATE} with another volume of that name, such as an emptyDir or a claim that is only read."
+    )
+
+
+def _volume_problem(spec: Manifest) -> str | None:
+    """Two arms and the primary would write into one volume."""
+    shared = {v["name"]: v["persistentVolumeClaim"]["claimName"] for v in spec.get("volumes") or [] if is_written(v)}
+    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+        mounts = [m for m in container.get("volumeMounts") or [] if not m.get("readOnly")]
+        for mount in [*mounts, *(container.get("volumeDevices") or [])]:
+            if mount.get("name") in shared:
+                return (
+                    f"lets container {container['name']!r} write to the claim {shared[mount['name']]!r}, and all arms"
+                    f" and the primary would write to one volume: mount it with readOnly, or {_OTHER_TEMPLATE}."
+                )
+    return None
+
+
+def is_written(volume: Any) -> bool:
+    """Whether a volume is a claim that its pods may write to."""
+    claim = volume.get("persistentVolumeClaim") if isinstance(volume, dict) else None
+    return isinstance(claim, dict) and not claim.get("readOnly")
+
+
+def _device_problem(spec: Manifest) -> str | None:
+    """A claim for devices by its name is one claim: every pod that names it gets the same devices."""
+    for claim in spec.get("resourceClaims") or []:
+        if claim.get("resourceClaimName"):
+            return (
+                f"names the ResourceClaim {claim['resourceClaimName']!r}, whose devices all arms and the primary would"
+                f" share: {_OTHER_TEMPLATE} with a resourceClaimTemplateName."
+            )
+    return None
