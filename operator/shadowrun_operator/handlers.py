@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 def namespaces() -> Namespaces:
-    """Those of WATCH_NAMESPACES, empty means all, without those that match a pattern of EXCLUDE_NAMESPACES."""
+    """Those of WATCH_NAMESPACES, empty means all, without those of EXCLUDE_NAMESPACES."""
     return Namespaces(_listed("WATCH_NAMESPACES"), _listed("EXCLUDE_NAMESPACES"))
 
 
@@ -69,6 +69,7 @@ async def startup(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
     settings.watching.client_timeout = 310
     settings.watching.label_selectors["apps", "v1", "deployments"] = _OURS
     settings.watching.label_selectors["", "v1", "pods"] = _OURS
+    _leave_alone(namespaces(), settings)
     settings.background.cancellation_polling = 1
     settings.background.instant_exit_timeout = 0.5
     settings.process.ultimate_exiting_timeout = 25
@@ -80,6 +81,13 @@ async def startup(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
         asyncio.create_task(_for_ever(memo.runs.sweep, SWEEP_S, "The sweep")),
         asyncio.create_task(_for_ever(memo.runs.follow, FOLLOW_S, "Following the primaries")),
     ]
+
+
+def _leave_alone(ours: Namespaces, settings: kopf.OperatorSettings) -> None:
+    """kopf must not even see another operator's runs: it takes its finalizer off what no handler here needs."""
+    if ours.field_selector:
+        for group, version, plural in ((GROUP, VERSION, PLURAL), ("apps", "v1", "deployments"), ("", "v1", "pods")):
+            settings.watching.field_selectors[group, version, plural] = ours.field_selector
 
 
 async def _kubernetes_version(cluster: Cluster) -> str:
@@ -101,12 +109,6 @@ async def cleanup(memo: Any, **_: Any) -> None:
     await memo.runs.close()
 
 
-def looked_after(namespace: str | None, memo: Any, **_: Any) -> bool:
-    """The watches are cluster-wide where namespaces are only excluded: what lies there is another operator's."""
-    ours: bool = memo.runs.looks_after(namespace)
-    return ours
-
-
 @kopf.on.probe(id="loops", errors=kopf.ErrorsMode.PERMANENT)
 async def loops(memo: Any, **_: Any) -> str:
     """Unhealthy when the sweeper or a run's loop has not passed for too long."""
@@ -116,8 +118,8 @@ async def loops(memo: Any, **_: Any) -> str:
     return "fresh"
 
 
-@kopf.on.event("apps", "v1", "deployments", labels={names.MANAGED_BY_LABEL: names.MANAGED_BY}, when=looked_after)
-@kopf.on.event("", "v1", "pods", labels={names.MANAGED_BY_LABEL: names.MANAGED_BY}, when=looked_after)
+@kopf.on.event("apps", "v1", "deployments", labels={names.MANAGED_BY_LABEL: names.MANAGED_BY})
+@kopf.on.event("", "v1", "pods", labels={names.MANAGED_BY_LABEL: names.MANAGED_BY})
 async def child_changed(namespace: str | None, labels: Mapping[str, str], memo: Any, **_: Any) -> None:
     """Something of a run has changed: its loop looks now."""
     run = labels.get(names.RUN_LABEL)
@@ -125,7 +127,7 @@ async def child_changed(namespace: str | None, labels: Mapping[str, str], memo: 
         memo.runs.wake(namespace or "", run)
 
 
-@kopf.on.event(GROUP, VERSION, PLURAL, when=looked_after)
+@kopf.on.event(GROUP, VERSION, PLURAL)
 async def run_changed(
     type: str,  # noqa: A002  the name kopf gives it
     namespace: str | None,
@@ -149,16 +151,11 @@ async def run_changed(
 
 
 def has_loop(status: Any, **_: Any) -> bool:
-    """Finished runs have no loop and no finalizer, but for those whose arms are kept for a while."""
+    """Finished runs have no loop and no finalizer of ours, but for those whose arms are kept for a while."""
     return bool(status.get("phase") != "Complete" or status.get("armsKeptUntil"))
 
 
-def to_drive(status: Any, namespace: str | None, memo: Any, **_: Any) -> bool:
-    """Only such a run gets a loop, and with it our finalizer."""
-    return has_loop(status) and looked_after(namespace, memo)
-
-
-@kopf.daemon(GROUP, VERSION, PLURAL, id="drive", when=to_drive, backoff=5)
+@kopf.daemon(GROUP, VERSION, PLURAL, id="drive", when=has_loop, backoff=5)
 async def drive(stopped: kopf.DaemonStopped, namespace: str | None, name: str, memo: Any, **_: Any) -> None:
     """The loop of one run. A deleted one is taken down before its finalizer goes; an exiting operator leaves all be."""
     runs: Runs = memo.runs

@@ -7,6 +7,7 @@ With pytest-xdist several processes run the tests of one run of pytest. They sha
 of them has done for all, and the process that started them ends what they have made, after the last of them.
 """
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -37,6 +38,11 @@ class RunOnce:
             if not self.noted(name):
                 work()
                 self.note(name)
+
+    @property
+    def identity(self) -> str:
+        """A short name of this run of pytest, the same in all its processes and fit for names in Kubernetes."""
+        return hashlib.blake2s(str(self._folder).encode(), digest_size=3).hexdigest()
 
     def note(self, name: str) -> None:
         (self._folder / name).touch()

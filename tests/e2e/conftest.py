@@ -11,7 +11,7 @@ from examples.demo.scenarios import PRODUCT, TAG, TRAFFIC
 from tests.cluster.base import Cluster
 from tests.cluster.paths import REPOSITORY
 from tests.cluster.plugin import RunOnce, progress_shown
-from tests.e2e.world import OWN, SHARED, Release, World
+from tests.e2e.world import SHARED, Release, World
 
 
 @pytest.fixture(scope="session")
@@ -23,13 +23,23 @@ def installed(request: pytest.FixtureRequest, cluster: Cluster, once: RunOnce) -
             for image in (*PRODUCT, TRAFFIC):
                 cluster.build_image(image.tag, REPOSITORY / image.dockerfile, REPOSITORY, image.target)
                 cluster.load_docker_image(image.tag)
-        helm_install(cluster, SHARED, f"--set=excludeNamespaces={{{OWN}*}}", "--set=gatewayAPI.enabled=true")
+        helm_install(
+            cluster,
+            SHARED,
+            f"--set=excludeNamespaces={{{','.join(own_namespaces(once))}}}",
+            "--set=gatewayAPI.enabled=true",
+        )
         # The tag stays when the content changes: only a restart makes sure that the pod runs what was just built.
         cluster.kubectl("-n", SHARED.namespace, "rollout", "restart", SHARED.operator)
         until_rolled_out(cluster, SHARED)
 
     once("installed", install)
     return cluster
+
+
+def own_namespaces(once: RunOnce) -> list[str]:
+    """Namespaces with an operator of their own, known before the other one is told to leave them alone."""
+    return [f"own-{once.identity}-{number}" for number in (1, 2)]
 
 
 def helm_install(cluster: Cluster, release: Release, *options: str) -> None:
@@ -56,9 +66,8 @@ def world(request: pytest.FixtureRequest, installed: Cluster) -> Iterator[World]
 
 
 @contextmanager
-def world_with_operator(cluster: Cluster) -> Iterator[World]:
+def world_with_operator(cluster: Cluster, namespace: str) -> Iterator[World]:
     """A namespace and an operator for it alone, which may be killed while other modules go on."""
-    namespace = f"{OWN}{uuid.uuid4().hex[:6]}"
     one = World(cluster, namespace, Release(f"{namespace}-shadowrun", namespace))
     only_this = (f"--set=watchNamespaces={{{namespace}}}", "--set=crds.enabled=false", "--set=rbac.aggregate=false")
     helm_install(cluster, one.release, *only_this)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.base import Cluster
-from tests.e2e.conftest import world_with_operator
+from tests.cluster.plugin import RunOnce
+from tests.e2e.conftest import own_namespaces, world_with_operator
 from tests.e2e.funnel import assert_status_adds_up
 from tests.e2e.world import World, condition, shadow_run
 
@@ -19,9 +20,9 @@ PRIMARIES = ("chat", "chat-two")
 
 
 @pytest.fixture(scope="module")
-def forsaken(installed: Cluster) -> Iterator[World]:
+def forsaken(installed: Cluster, once: RunOnce) -> Iterator[World]:
     """Where the operator goes. Its run begins first, for from there to its expiry it takes more than two minutes."""
-    with world_with_operator(installed) as one:
+    with world_with_operator(installed, own_namespaces(once)[0]) as one:
         one.apply(shadow_run("expired", duration="20s", startDeadline="90s"))
         one.serve_customers()
         try:
@@ -31,9 +32,9 @@ def forsaken(installed: Cluster) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def world(installed: Cluster, forsaken: World) -> Iterator[World]:
+def world(installed: Cluster, once: RunOnce, forsaken: World) -> Iterator[World]:
     """Where processes are killed: two runs side by side, from when the other run counts and has lost its operator."""
-    with world_with_operator(installed) as one:
+    with world_with_operator(installed, own_namespaces(once)[1]) as one:
         one.add_primaries(PRIMARIES[1])
         forsaken.wait("expired", "counting", lambda s: s.get("phase") == "Running", 150)
         forsaken.scale_operator(0)

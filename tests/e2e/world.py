@@ -52,9 +52,7 @@ class Release:
 PATIENCE = 2.0
 """No wait measures anything. It only has to end, and on two busy cores all takes longer."""
 SHARED = Release("shadowrun", RELEASE_NAMESPACE)
-"""The operator of all namespaces but those of `OWN`."""
-OWN = "own-"
-"""How the names of namespaces begin that have an operator of their own."""
+"""The operator of all namespaces but those that have one of their own."""
 
 
 @dataclass(frozen=True)

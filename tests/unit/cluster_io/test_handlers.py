@@ -160,8 +160,7 @@ def test_images_and_how_they_are_pulled_come_from_the_environment(monkeypatch: p
         ("", "", ["a", "kube-system"], []),
         ("a", "", ["a"], ["b", "a-b"]),
         ("a, b,", "", ["a", "b"], ["c"]),
-        ("", "own-*, x", ["a", "owner"], ["own-1", "x"]),
-        ("", "team-?", ["team-10"], ["team-1"]),
+        ("", "own-1, x", ["a", "own-10"], ["own-1", "x"]),
     ],
 )
 def test_the_namespaces_to_look_after_come_from_the_environment(
@@ -174,19 +173,20 @@ def test_the_namespaces_to_look_after_come_from_the_environment(
     assert not any(name in ours for name in left_alone)
 
 
-def test_a_run_in_an_excluded_namespace_gets_no_loop_and_its_events_go_nowhere() -> None:
-    memo: Any = SimpleNamespace(runs=SimpleNamespace(looks_after=lambda namespace: namespace != "theirs"))
-    assert handlers.to_drive(status={}, namespace="ours", memo=memo)
-    assert not handlers.to_drive(status={}, namespace="theirs", memo=memo)
-    assert not handlers.to_drive(status={"phase": "Complete"}, namespace="ours", memo=memo)
+async def test_kopf_never_sees_an_object_of_an_excluded_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler's own filter would not do: kopf takes its finalizer off a run that no handler wants."""
+    monkeypatch.setenv("EXCLUDE_NAMESPACES", "theirs,too")
+    settings = kopf.OperatorSettings()
+    handlers._leave_alone(handlers.namespaces(), settings)
     registry: Any = kopf.get_default_registry()
-    watching = registry._watching.get_all_handlers()
-    assert {handler.id: handler.when for handler in watching} == {
-        "child_changed": handlers.looked_after,
-        "run_changed": handlers.looked_after,
+    watched = {
+        handler.selector for kind in (registry._watching, registry._spawning) for handler in kind.get_all_handlers()
     }
-    (loop,) = registry._spawning.get_all_handlers()
-    assert loop.when is handlers.to_drive
+    assert watched
+    for selector in watched:
+        resource = kopf.Resource(selector.group or "", selector.version, selector.plural or selector.any_name)
+        told = settings.watching.field_selectors.collect(resource)
+        assert set(told) == {"metadata.namespace!=theirs,metadata.namespace!=too"}, selector
 
 
 def test_no_handler_takes_kopf_s_patch() -> None:

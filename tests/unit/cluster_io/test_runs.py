@@ -399,7 +399,7 @@ async def test_the_sweeper_leaves_what_lies_in_an_excluded_namespace_to_its_own_
         await ours.pass_once("inference", "x")
         _ready(cluster)
     del cluster.objects[names.KIND, "inference", "x"]
-    _, elsewhere = _world(cluster=cluster, namespaces=Namespaces(excluded=("infer*",)))
+    _, elsewhere = _world(cluster=cluster, namespaces=Namespaces(excluded=("inference",)))
     await elsewhere.sweep()
     assert cluster.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"] != {"app": "chat"}
     await ours.sweep()
