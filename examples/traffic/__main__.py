@@ -28,6 +28,8 @@ from examples.traffic.arrivals import MEAN_TURNS, Shape, arrival_times
 from examples.traffic.client import Answer, ask
 from examples.traffic.conversations import Site
 
+REQUESTS_PER_CONNECTION = 20
+"""On average. Connections that are never closed would never meet what stands before the engine by now."""
 REPORT_EVERY_S = 5.0
 
 
@@ -95,7 +97,9 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     p.add_argument("--prompt-max", type=int, default=1_000_000, help="longest document, in tokens")
     p.add_argument("--answer-tokens", type=int, default=16)
     p.add_argument("--no-stream", dest="stream", action="store_false")
-    p.add_argument("--connection", choices=["keep", "close"], default="keep", help="keep connections, or close each")
+    p.add_argument(
+        "--connection", choices=["keep", "close"], default="keep", help="keep connections for a while, or close each"
+    )
     p.add_argument("--timeout", type=float, default=120.0, help="seconds a request may take in all")
     p.add_argument("--duration", type=float, default=0.0, help="seconds to send; 0 = until told to stop")
     p.add_argument("--grace", type=float, default=30.0, help="seconds open requests get at the end")
@@ -133,6 +137,7 @@ async def _send_until(stop: asyncio.Event, options: argparse.Namespace, tally: T
     answers = random.Random(source.random())
     connector = aiohttp.TCPConnector(limit=0, force_close=options.connection == "close")
     timeout = aiohttp.ClientTimeout(total=options.timeout)
+    renewals = random.Random(~options.seed)
     begun = time.monotonic()
 
     async def one() -> None:
@@ -141,7 +146,8 @@ async def _send_until(stop: asyncio.Event, options: argparse.Namespace, tally: T
         tally.in_flight += 1
         sent = datetime.now(UTC)
         body = conversation.request(options.model, options.answer_tokens, options.stream)
-        answer = await ask(session, options.url + options.path, body, conversation.id)
+        last = renewals.random() < 1 / REQUESTS_PER_CONNECTION
+        answer = await ask(session, options.url + options.path, body, conversation.id, last=last)
         tally.count(answer, now := datetime.now(UTC))
         _log(log, answer, conversation.id, sent, now)
         conversation.answered(answer.text, answers)

@@ -46,11 +46,17 @@ async def _read_stream(response: aiohttp.ClientResponse, begun: float) -> Answer
     return Answer("".join(parts), ttft, None if parts else "Empty")
 
 
-async def ask(session: aiohttp.ClientSession, url: str, body: dict[str, Any], conversation: str) -> Answer:
-    """Send one request and read its answer; every way to fail becomes an `Answer` with a failure."""
+async def ask(
+    session: aiohttp.ClientSession, url: str, body: dict[str, Any], conversation: str, *, last: bool = False
+) -> Answer:
+    """Send one request and read its answer; every way to fail becomes an `Answer` with a failure.
+
+    `last`: its connection is closed afterwards.
+    """
     begun = time.monotonic()
+    headers = {"x-conversation-id": conversation, **({"connection": "close"} if last else {})}
     try:
-        async with session.post(url, json=body, headers={"x-conversation-id": conversation}) as response:
+        async with session.post(url, json=body, headers=headers) as response:
             if response.status != 200:
                 return Answer(failure=f"HTTP{response.status}", detail=(await response.text())[:200])
             if body["stream"]:

@@ -114,7 +114,10 @@ def _warming_message(seen: Observation, record: RunRecord, since: float | None) 
     if since is None and seen.external:
         return f"No copy has been answered yet: does your proxy send them to Service {service!r}, port 8080?"
     if since is None:
-        return f"No copy has been answered yet: do clients call Service {service!r}, with POST to spec.capture.paths?"
+        return (
+        f"No copy has been answered yet: do clients call Service {service!r}, with POST to spec.capture.paths? "
+        "Connections they opened before stay with the primary until they are closed."
+    )
     return f"Warming the arms for {spec.arms.warmup.duration} of traffic."
 
 

@@ -11,6 +11,7 @@ import yaml
 from tests.cluster import gotools
 from tests.cluster.commands import ClusterError, run
 from tests.cluster.progress import carry_out
+from tests.unit.cluster_io import rights
 
 pytestmark = pytest.mark.surfaces
 
@@ -127,7 +128,20 @@ def test_no_role_has_a_wildcard_or_a_right_over_rights(options: tuple[str, ...])
     assert not [right for right in given if "*" in right]
     assert not [right for right in given if right[0] == "rbac.authorization.k8s.io"]
     assert {verb for _, resource, verb in given if resource == "nodes"} == {"get", "list"}
-    assert {verb for _, resource, verb in given if resource == "pods"} == {"get", "list", "watch"}
+    assert {verb for _, resource, verb in given if resource == "pods"} == {"list", "watch"}
+
+
+@pytest.mark.parametrize("options", [(), ("--set=watchNamespaces={a}",)])
+def test_the_rights_are_those_that_the_code_needs_and_no_others(options: tuple[str, ...]) -> None:
+    manifests, name = rendered("--set=gatewayAPI.enabled=true", *options), "shadowrun-operator"
+    given = set(rules(manifests, "ClusterRole", name)) | set(rules(manifests, "Role", name))
+    needed = rights.of_the_code()
+    assert (needed - given, given - needed) == (set(), set())
+
+
+def test_so_are_those_to_the_lease() -> None:
+    given = set(rules(rendered("--set=replicas=2"), "Role", "shadowrun-operator-lease"))
+    assert given == rights.of_the_lease()
 
 
 def test_with_named_namespaces_nothing_but_nodes_is_cluster_wide() -> None:

@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from examples.traffic.__main__ import Tally, arguments
-from examples.traffic.client import Answer
+from examples.traffic.client import Answer, ask
 from tests.unit.surfaces.test_simulator import serving
 
 pytestmark = pytest.mark.surfaces
@@ -73,6 +76,23 @@ async def test_nobody_there_is_a_failure_not_a_retry() -> None:
     code, told = await ended(await started("http://127.0.0.1:9", "--duration=0.5"))
     assert code == 2
     assert told["failures"] == {"ClientConnectorError": told["sent"]}
+
+
+@pytest.mark.parametrize(("last", "connections"), [(False, 1), (True, 3)])
+async def test_a_connection_is_kept_until_its_last_request(last: bool, connections: int) -> None:
+    """Customers who never closed one would never meet an Envoy that came later."""
+    met = set()
+
+    async def answer(request: web.Request) -> web.Response:
+        met.add(request.transport and request.transport.get_extra_info("peername"))
+        return web.json_response({"choices": [{"message": {"content": "word"}}]})
+
+    app = web.Application()
+    app.router.add_post("/", answer)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        for _ in range(3):
+            assert (await ask(session, str(server.make_url("/")), {"stream": False}, "x", last=last)).failure is None
+    assert len(met) == connections
 
 
 def test_a_tally_keeps_the_first_and_the_last_failure() -> None:
