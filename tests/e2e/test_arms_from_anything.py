@@ -65,7 +65,7 @@ def started(world: World) -> None:
                 "warmup": warm_up,
                 "replicas": 2,  # of which every conversation keeps to one
             },
-            duration="20s",
+            duration="5m",
         ),
         shadow_run(
             "elsewhere",
@@ -134,6 +134,7 @@ def ask(port: int, number: int) -> str:
 
 
 def test_shortcuts_make_the_candidate_of_a_stateful_set_s_pods(world: World) -> None:
+    world.kubectl("patch", "shadowrun", "from-set", "--type=merge", "-p", '{"spec": {"duration": "20s"}}')
     status = world.wait_complete("from-set", 120)
     assert_status_adds_up(status)
     assert status["endReason"] == "DurationReached", status["message"]

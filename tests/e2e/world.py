@@ -232,7 +232,8 @@ def _told(status: Manifest) -> str:
     return f"{json.dumps(shown)} {words}"
 
 
-ENGINE = {"SPEED": "1", "PREFILL_MS": "0.3", "DECODE_MS": "60"}
+ENGINE = {"SPEED": "1", "PREFILL_MS": "0.3", "DECODE_MS": "60", "SLOTS": "64"}
+"""With room for all who ask: one that is nearly full has a queue, and nothing it says of itself stays true."""
 
 
 def primary(name: str) -> list[Manifest]:
