@@ -13,7 +13,7 @@ ARGS     ?=
 
 export CLUSTER MODEL
 
-.PHONY: help setup demo test bench bench-verdict bench-aa lint format crd lock cluster-up cluster-down cluster-status clean
+.PHONY: help setup demo test bench bench-verdict bench-aa bench-scale lint format crd lock cluster-up cluster-down cluster-status clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ bench-verdict: setup ## how often the verdict errs and how many pairs it takes, 
 
 bench-aa: setup ## the verdict on known truths, on a cluster with a real engine, into docs/benchmarks-aa.md (an hour)
 	@$(BIN)/python -m tests.bench.aa $(ARGS)
+
+bench-scale: setup ## one operator and 200 runs, on a cluster with simulated nodes, into docs/benchmarks-scale.md
+	@$(BIN)/python -m tests.bench.scale $(ARGS)
 
 lint: setup ## format, lint, types, layers
 	@echo "[lint] ruff format, ruff, mypy --strict, import-linter"

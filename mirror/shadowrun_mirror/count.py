@@ -134,21 +134,34 @@ class Counts:
             self._count_ended(*self._ended.pop(0))
 
     def _count_ended(self, pair: Pair, results: Mapping[str, ArmResult], flags: set[FlagReason], utc: float) -> None:
+        """First all that follows from the results, then all additions: what breaks on a pair leaves it in flight."""
         window, counted = self._window(pair.window), self._class(pair.window, pair.traffic_class)
         one = Amount(requests=1, bytes=pair.size)
-        counted.in_flight -= one
+        baseline, *challengers = pair.arms
         per_arm = comparable(results)
-        for arm in pair.arms:
-            _count_arm(counted.arms[arm], per_arm[arm], one)
-        self._count_writes(counted, pair, results)
-        _count_wins(counted, pair, results)
+        arms = [(counted.arms[arm], per_arm[arm]) for arm in pair.arms]
+        wins = [(challenger, sooner(results[baseline], results[challenger])) for challenger in challengers]
+        written = {arm: at for arm in pair.arms if (at := results[arm].written_at) is not None}
+        block = math.floor(pair.admitted_utc / pair.block_s)
+        judged = pair.window != WARM_UP
+        indicators = _indicators(pair, results) if judged else []
+        failing = _failing(pair, results) if judged else []
+        counted.in_flight -= one
+        for arm_counted, result in arms:
+            _count_arm(arm_counted, result, one)
+        if written:
+            counted.arms[min(written, key=written.__getitem__)].sent_first += 1
+            counted.forward.add(max(written.values()) - pair.admitted_at)
+        for challenger, z in wins:
+            _count_win(counted, challenger, z)
         for flag in flags:
             counted.flagged[flag.value] = counted.flagged.get(flag.value, Amount()) + one
         window.first_pair = utc if window.first_pair is None else min(window.first_pair, utc)
         window.last_pair = utc if window.last_pair is None else max(window.last_pair, utc)
-        if pair.window != WARM_UP:
-            _count_indicators(window, pair, results)
-            _count_failing(counted, pair, results)
+        for series, z, weight, even in indicators:
+            _count_indicator(_series(window, *series), block, z, weight, even)
+        for challenger, more in failing:
+            counted.failing.setdefault(challenger, BlockSeries()).add(block, pair.size, more)
 
     def snapshot(self, utc: float, config_version: int, copying: bool, expired: bool) -> Evidence:
         """All that was counted. It shares the live counters: encode it before anything else runs."""
@@ -184,13 +197,6 @@ class Counts:
         if outcome.first_byte_s is not None:
             primary.first_byte.add(outcome.first_byte_s)
 
-    @staticmethod
-    def _count_writes(counted: ClassEvidence, pair: Pair, results: Mapping[str, ArmResult]) -> None:
-        written = {arm: at for arm in pair.arms if (at := results[arm].written_at) is not None}
-        if written:
-            counted.arms[min(written, key=lambda arm: written[arm])].sent_first += 1
-            counted.forward.add(max(written.values()) - pair.admitted_at)
-
 
 def _count_arm(counted: ArmEvidence, result: ArmResult, one: Amount) -> None:
     if result.failure is not None:
@@ -213,20 +219,18 @@ def _count_arm(counted: ArmEvidence, result: ArmResult, one: Amount) -> None:
         usage.output_tokens += result.tokens.output or 0
 
 
-def _count_wins(counted: ClassEvidence, pair: Pair, results: Mapping[str, ArmResult]) -> None:
-    baseline, *challengers = pair.arms
-    for challenger in challengers:
-        wins = counted.wins.get(challenger)
-        if wins is None:
-            wins = counted.wins[challenger] = Wins()
-        z = sooner(results[baseline], results[challenger])
-        wins.pairs += 1
-        wins.won += z > 0
-        wins.lost += z < 0
+def _count_win(counted: ClassEvidence, challenger: str, z: int) -> None:
+    wins = counted.wins.get(challenger)
+    if wins is None:
+        wins = counted.wins[challenger] = Wins()
+    wins.pairs += 1
+    wins.won += z > 0
+    wins.lost += z < 0
 
 
-def _count_indicators(window: Window, pair: Pair, results: Mapping[str, ArmResult]) -> None:
-    block = math.floor(pair.admitted_utc / pair.block_s)
+def _indicators(pair: Pair, results: Mapping[str, ArmResult]) -> list[tuple[tuple[str, str], int, int, int]]:
+    """Challenger and criterion, z, weight (0: not weighed) and z of an equal challenger, of each that says anything."""
+    found: list[tuple[tuple[str, str], int, int, int]] = []
     baseline, *challengers = pair.arms
     weighed_by, weight = 0, 1
     for indicator in pair.indicators:
@@ -242,13 +246,16 @@ def _count_indicators(window: Window, pair: Pair, results: Mapping[str, ArmResul
             even = pair_indicator(indicator, results[baseline], results[baseline]) or 0
         for challenger in challengers:
             z = pair_indicator(indicator, results[baseline], results[challenger])
-            if z is None:
-                continue
-            series = _series(window, challenger, indicator.criterion)
-            if by_tokens:
-                series.add_weighed(block, z, weight, even)
-            else:
-                series.add(block, z)
+            if z is not None:
+                found.append(((challenger, indicator.criterion), z, weight if by_tokens else 0, even))
+    return found
+
+
+def _count_indicator(series: BlockSeries, block: int, z: int, weight: int, even: int) -> None:
+    if weight:
+        series.add_weighed(block, z, weight, even)
+    else:
+        series.add(block, z)
 
 
 def _series(window: Window, challenger: str, criterion: str) -> BlockSeries:
@@ -261,10 +268,10 @@ def _series(window: Window, challenger: str, criterion: str) -> BlockSeries:
     return series
 
 
-def _count_failing(counted: ClassEvidence, pair: Pair, results: Mapping[str, ArmResult]) -> None:
+def _failing(pair: Pair, results: Mapping[str, ArmResult]) -> list[tuple[str, int]]:
+    """Challengers of which, but for the baseline, one alone has failed: 1, or -1 where that is the baseline."""
     baseline, *challengers = pair.arms
-    for challenger in challengers:
-        more = (results[challenger].failure is not None) - (results[baseline].failure is not None)
-        if more:
-            block = math.floor(pair.admitted_utc / pair.block_s)
-            counted.failing.setdefault(challenger, BlockSeries()).add(block, pair.size, more)
+    failed = results[baseline].failure is not None
+    return [
+        (challenger, more) for challenger in challengers if (more := (results[challenger].failure is not None) - failed)
+    ]

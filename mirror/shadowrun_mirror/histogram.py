@@ -25,8 +25,8 @@ class Histogram(msgspec.Struct, kw_only=True):
         if seconds == math.inf:
             self.failed += 1
             return
-        self.total += seconds
         index = math.ceil(math.log2(max(seconds, 1e-9)) * _PER_LOG2)
+        self.total += seconds
         self.bins[index] = self.bins.get(index, 0) + 1
 
     @property

@@ -25,6 +25,7 @@ class Incoming:
         "headers",
         "keep_alive",
         "length",
+        "owed",
         "pieces",
         "refusal",
         "size",
@@ -48,14 +49,21 @@ class Incoming:
         self.answered = False
         self.headed = False  # the head is complete, and nobody has asked yet whether there is room
         self.complete = False
-        self.keep_alive = True
+        self.keep_alive = True  # as far as is known; once False it stays so
+        self.owed = False  # refused, and to be handed on by its size as soon as that is known
         self.waits = False  # for our word before it sends its body
 
     def refuse(self, status: int, refusal: str = "") -> None:
-        """Keep nothing of it but its size; what is declared is believed, else it is what had been read."""
+        """Keep nothing of it but its size; what is declared is believed, else it grows with what is still read.
+
+        One that waits is never asked for its body. Whether it sends it all the same nobody can tell, so that what
+        comes next on its connection could be either: the connection ends with it.
+        """
         self.status, self.refusal = status, refusal
         self.size = self.size if self.length is None else self.length
         self.pieces.clear()
+        if self.waits:
+            self.waits = self.keep_alive = False
 
 
 def response(status: int, closing: bool = False) -> bytes:

@@ -29,6 +29,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._taking: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def open(self, host: str | None, port: int) -> int:
         """Listen, on all addresses without a host; the port, for port 0 the one given. Raises `OSError`."""
@@ -51,7 +52,8 @@ class Listener:
         return port
 
     def close(self) -> None:
-        """Take no more; those that were taken stay."""
+        """Take no more; those whose protocol was made stay. One that was accepted and has none yet is closed."""
+        self._closed = True
         loop = asyncio.get_running_loop()
         for timer in self._paused.values():
             timer.cancel()
@@ -80,6 +82,9 @@ class Listener:
             task.add_done_callback(died)
 
     async def _connected(self, taken: socket.socket) -> None:
+        if self._closed:  # between two turns; a task that were cancelled instead would never close its socket
+            taken.close()
+            return
         try:
             await asyncio.get_running_loop().connect_accepted_socket(self._made, taken)
         except OSError:  # it is gone already

@@ -109,7 +109,7 @@ class Pipeline:
         """Whether a copy with this head and this content-length would certainly be shed; its body need not be read.
 
         The door then hands it on with `shed` set. Without a length (None) the body is read where classes go by its
-        size; where there are none it is not, and the copy counts with the bytes that had come. Changes nothing.
+        size; where there are none it is not kept, and the door hands the copy on when it ends. Changes nothing.
         """
         config = self.live.config
         if not self._gate.is_full:

@@ -2,8 +2,9 @@
 
 Knows nothing of what becomes of a copy, and never answers with more than a status. A body that does not arrive whole
 is never handed on. A body over the limit (413), or one there is no room for (429), is refused at the door, handed on
-as a size only, and read no further than needed to find its end. A request that is not a copy of this run is refused
-and handed on to nobody. Whatever is sent, and however slowly, what is held is bounded in number, bytes and time.
+as a size only (at once where its head says it, else when it ends), and read no further than needed to find its end. A
+request that is not a copy of this run is refused and handed on to nobody. Whatever is sent, and however slowly, what is
+held is bounded in number, bytes and time.
 """
 
 import asyncio
@@ -16,13 +17,16 @@ import msgspec
 
 from shadowrun_mirror.baggage import is_shadow
 from shadowrun_mirror.config import CopySource
+from shadowrun_mirror.connections import Connections
 from shadowrun_mirror.copied import RUN_HEADER, Copy, Headers, joined, window_of
 from shadowrun_mirror.incoming import CONTINUE, Incoming, response
 from shadowrun_mirror.listen import Listener
 
 _log = logging.getLogger(__name__)
 
-MAX_CONNECTIONS = 2048
+MAX_CONNECTIONS = 256 * (16 + 1)
+"""As many copies as one Envoy of capture may hold, each on a connection of its own, times the most Envoys there may be:
+the replicas a spec may ask for, and one that takes another's place."""
 MAX_HEAD_BYTES = 64 * 1024
 """Of a head, of trailers, and of what surrounds the parts of a chunked body."""
 MAX_HELD_BYTES = 32 * 1024 * 1024
@@ -68,7 +72,7 @@ class Door:
         self.rules = rules
         self.refused = refused
         self.clock = clock
-        self.connections: dict[_Connection, None] = {}  # the one opened longest ago first
+        self.connections: Connections[_Connection] = Connections(clock)
         self.held_bytes = 0
         self.max_held_bytes = max_held_bytes
         self.draining = False
@@ -81,16 +85,16 @@ class Door:
         return await self._listener.open(host, port)
 
     def close(self) -> None:
-        """Stop listening and let connections go as soon as they are idle."""
+        """Stop listening and let connections go as soon as they are idle; one that has sent nothing may have a turn."""
         self.draining = True
         self._listener.close()
-        for connection in list(self.connections):
+        for connection in self.connections:
             connection.close_if_idle()
 
     def abort(self) -> None:
         """Drop every connection now."""
         self.close()
-        for connection in list(self.connections):
+        for connection in self.connections:
             connection.abort()
 
     async def sweep(self) -> None:
@@ -101,16 +105,16 @@ class Door:
 
     def drop_late(self, started_before: float) -> None:
         """Drop connections whose request began before `started_before` (monotonic seconds) and is not complete."""
-        for connection in list(self.connections):
+        for connection in self.connections:
             if connection.is_late(started_before):
                 connection.abort()
 
     def has_room(self) -> bool:
         """Whether one more connection may be; an idle one goes if need be, as whoever opened it can open another."""
         if len(self.connections) >= MAX_CONNECTIONS:
-            idle = next((connection for connection in self.connections if connection.is_idle), None)
+            idle = self.connections.dispensable()
             if idle is not None:
-                self.connections.pop(idle)
+                self.connections.remove(idle)
                 idle.abort()
         return len(self.connections) < MAX_CONNECTIONS
 
@@ -153,17 +157,19 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if not self._door.has_room():
+        if self._door.draining:  # it was accepted before, and is in no list of those to close
+            self.abort()
+        elif not self._door.has_room():
             self._door.refused("connections")
             self.abort()
-            return
-        self._door.connections[self] = None
+        else:
+            self._door.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._door.connections.pop(self, None)
+        self._door.connections.remove(self)
         if self._requests and not self._requests[0].answered:
             self._door.refused("incomplete")
-        self._requests.clear()
+        self._forget_requests()
         self._closing = True
         self._hold(0)
 
@@ -213,12 +219,8 @@ class _Connection(asyncio.Protocol):
 
     # the door's side
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._requests
-
     def close_if_idle(self) -> None:
-        if self.is_idle:
+        if not self._requests and not self._door.connections.is_fresh(self):
             self._close()
 
     def is_late(self, started_before: float) -> bool:
@@ -247,23 +249,35 @@ class _Connection(asyncio.Protocol):
                     self._write(CONTINUE)
                 return
             self._requests.pop(0)
-            if not request.answered:
+            if request.owed:
+                self._door.hand_on(self._copy(request, None))
+            elif not request.answered:
                 self._answer(request, 202)
                 self._door.hand_on(self._copy(request, b"".join(request.pieces)))
             if not request.keep_alive or self._door.draining:
                 self._close()
+        if not self._requests:
+            self._door.connections.idle(self)
 
     def _refuse(self, request: Incoming) -> None:
         self._answer(request, request.status)
-        if request.status in _LOSSES:
-            self._door.hand_on(self._copy(request, None))
-        else:
+        if request.status not in _LOSSES:
             self._door.refused(request.refusal)
+        elif request.length is None and not request.complete:
+            request.owed = True  # only its end will tell its size
+        else:
+            self._door.hand_on(self._copy(request, None))
+
+    def _forget_requests(self) -> None:
+        """No more will come of them; what has been refused is counted by what had come."""
+        for request in self._requests:
+            if request.owed:
+                self._door.hand_on(self._copy(request, None))
+        self._requests.clear()
 
     def _answer(self, request: Incoming, status: int) -> None:
         request.answered = True
-        closing = not request.keep_alive or self._door.draining
-        self._write(response(status, closing and request.complete))
+        self._write(response(status, not request.keep_alive or (self._door.draining and request.complete)))
 
     def _copy(self, request: Incoming, body: bytes | None) -> Copy:
         return Copy(
@@ -279,7 +293,7 @@ class _Connection(asyncio.Protocol):
     def _give_up(self, status: int, refusal: str) -> None:
         if not self._closing:
             self._door.refused(refusal)
-            self._requests.clear()
+            self._forget_requests()
             self._hold(0)
             self._write(response(status, closing=True))
             self._close()
@@ -297,6 +311,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._in_head = True
+        self._door.connections.busy(self)
         self._requests.append(Incoming(self._door.clock()))
 
     def on_url(self, url: bytes) -> None:
@@ -314,13 +329,12 @@ class _Connection(asyncio.Protocol):
         length = joined(headers, b"content-length")
         request.headed = True
         request.length = int(length) if length.isdigit() else None
+        request.waits = joined(headers, b"expect").lower() == b"100-continue"
         status, refusal = self._objection(request, headers)
         if status:
             request.refuse(status, refusal)
         elif request.length is not None and request.length > self._rules.max_body_bytes:
             request.refuse(413)
-        else:
-            request.waits = joined(headers, b"expect").lower() == b"100-continue"
 
     def _objection(self, request: Incoming, headers: Headers) -> tuple[int, str]:
         """Status and metric of the refusal of a request that is no copy of this run; (0, "") when it is one."""
@@ -345,9 +359,10 @@ class _Connection(asyncio.Protocol):
     def on_body(self, data: bytes) -> None:
         self._came_on = True
         request = self._requests[-1]
+        if request.length is None or not request.status:  # else what was declared counts
+            request.size += len(data)
         if request.status:
             return  # refused: read past it, keep nothing
-        request.size += len(data)
         request.pieces.append(data)
         if request.size > self._rules.max_body_bytes:
             request.refuse(413)
@@ -356,4 +371,4 @@ class _Connection(asyncio.Protocol):
         self._came_on = True
         request = self._requests[-1]
         request.complete = True
-        request.keep_alive = bool(self._parser.should_keep_alive())
+        request.keep_alive = request.keep_alive and bool(self._parser.should_keep_alive())

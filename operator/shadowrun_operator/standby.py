@@ -53,7 +53,10 @@ async def _acquired(lease: Lease) -> bool:
             loop.remove_signal_handler(number)
         for task in (waits, stops):
             task.cancel()
-        await asyncio.gather(waits, stops, return_exceptions=True)
+        with contextlib.suppress(asyncio.CancelledError):
+            await stops
+        with contextlib.suppress(asyncio.CancelledError):
+            await waits  # what it failed of ends the process, and says so
     if told.is_set():
         await lease.give_up()
     return not told.is_set() and lease.is_held()

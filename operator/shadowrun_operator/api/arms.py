@@ -49,6 +49,12 @@ class ExternalArms(Block):
     control_url: HttpURL | None = Field(default=None, alias="controlURL")
     """Where the control answers; needed with control Enabled."""
 
+    @property
+    def urls(self) -> dict[str, str]:
+        """Every URL by the name of its field."""
+        control = {} if self.control_url is None else {"controlURL": self.control_url}
+        return {"baselineURL": self.baseline_url, "candidateURL": self.candidate_url, **control}
+
 
 _SOURCES = ("deploymentRef", "statefulSetRef", "podTemplate", "external", "leaderWorkerSetRef")
 

@@ -1,6 +1,7 @@
 """Carry out a `Plan` in its order, and write the status only where it differs. Decides nothing.
 
 The first step that fails ends the steps of this pass, for later ones may rest on it; but nothing rests on a `Delete`.
+Mirrors that have to stop copying are told all the same.
 The refusal is said in the status and in an event, and every step is repeated on the next pass. A patch of the candidate
 that the API server refuses is an answer, kept for the next observation.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from shadowrun_operator.api.run import API_VERSION, KIND
 from shadowrun_operator.api.status import MESSAGE_LENGTH, Status, shortened
 from shadowrun_operator.cluster import events
-from shadowrun_operator.cluster.client import ApiRefusal, Cluster
+from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable, Cluster
 from shadowrun_operator.cluster.evidence_store import stored_manifests
 from shadowrun_operator.cluster.observe import Memory
 from shadowrun_operator.cluster.replicas import Replicas
@@ -54,19 +55,38 @@ async def apply(
         raise
     try:
         await apply_steps(cluster, seen.run.namespace, plan.steps, memory)
-    except ApiRefusal as refusal:
-        await _refused(cluster, seen, plan.status, refusal, written, instance)
+    except (ApiRefusal, ApiUnreachable) as error:
+        if _stops_for_good(seen, plan):
+            await _push(cluster, replicas, seen, plan)
+        if isinstance(error, ApiRefusal):
+            await _refused(cluster, seen, plan.status, error, written, instance)
         raise
-    if plan.push is not None:
-        config, addresses = plan.push.config, plan.push.addresses
-        # All at once: one that does not answer must not keep the others waiting.
-        for problem in await asyncio.gather(*(replicas.push(address, config, seen.token) for address in addresses)):
-            if problem:
-                log.warning("Run %s/%s: %s", seen.run.namespace, seen.run.name, problem)
+    await _push(cluster, replicas, seen, plan)
     if not plan.released:
         await write_status(cluster, seen, plan.status, written)
     for event in plan.events:
         await events.record(cluster, seen.ref, event, at=times.written(time.time()), instance=instance)
+
+
+def _stops_for_good(seen: Observation, plan: Plan) -> bool:
+    """Whether the mirrors may be told to stop although a step was refused: no later look takes that back unseen.
+
+    A version that was never stored would be used again for something else, and mirrors take no version twice.
+    """
+    if plan.push is None or plan.push.config.copying:
+        return False
+    record, leaving = plan.record or seen.record, seen.run.metadata.deletion_timestamp is not None
+    return leaving or (record is not None and record.ended_at > 0) or seen.config == plan.push.config
+
+
+async def _push(cluster: Cluster, replicas: Replicas, seen: Observation, plan: Plan) -> None:
+    """All at once: a mirror that does not answer must not keep the others waiting."""
+    if plan.push is None or not cluster.may_write():
+        return
+    config, addresses = plan.push.config, plan.push.addresses
+    for problem in await asyncio.gather(*(replicas.push(address, config, seen.token) for address in addresses)):
+        if problem:
+            log.warning("Run %s/%s: %s", seen.run.namespace, seen.run.name, problem)
 
 
 async def apply_steps(cluster: Cluster, namespace: str, steps: Iterable[Step], memory: Memory | None = None) -> None:

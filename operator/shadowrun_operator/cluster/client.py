@@ -18,6 +18,8 @@ _PAGE = 500
 EDITS = 8
 """How often an edit is made anew because somebody else was quicker."""
 GATEWAY_API = "gateway.networking.k8s.io/v1"
+_JSON = "application/json"
+_BARE = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 KINDS = {
     KIND: (API_VERSION, "shadowruns"),
@@ -75,6 +77,10 @@ class Cluster:
             await kubeconfig.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         return cls(ApiClient(configuration=configuration), may_write)
 
+    def may_write(self) -> bool:
+        """Whether this process may change anything now."""
+        return self._may_write()
+
     async def close(self) -> None:
         """Close the connections."""
         await self._api.close()  # type: ignore[no-untyped-call]
@@ -92,27 +98,39 @@ class Cluster:
                 return None
             raise
 
-    async def list(self, kind: str, namespace: str = "", *, selector: str = "", fields: str = "") -> list[Manifest]:
-        """All objects, of one namespace or of all, that match a label selector and a field selector."""
+    async def list_few(self, kind: str, most: int, *, selector: str = "") -> list[Manifest] | None:
+        """All objects of a kind that match a label selector, if they are no more than `most`; else None."""
+        query = {"limit": str(most + 1)} | ({"labelSelector": selector} if selector else {})
+        page = await self._call("GET", _path(kind, ""), query=query)
+        found: list[Manifest] = page["items"]
+        return None if len(found) > most or page["metadata"].get("continue") else found
+
+    async def list(
+        self, kind: str, namespace: str = "", *, selector: str = "", fields: str = "", bare: bool = False
+    ) -> list[Manifest]:
+        """All objects, of one namespace or of all, that match a label selector and a field selector.
+
+        `bare`: their metadata alone.
+        """
         found: list[Manifest] = []
         selectors = {"labelSelector": selector, "fieldSelector": fields}
         query = {"limit": str(_PAGE)} | {key: value for key, value in selectors.items() if value}
         while True:
-            page = await self._call("GET", _path(kind, namespace), query=query)
+            page = await self._call("GET", _path(kind, namespace), query=query, accept=_BARE if bare else _JSON)
             version, _ = KINDS[kind]
-            found += [{"apiVersion": version, "kind": kind, **item} for item in page["items"]]
+            listed = page["items"] or ()  # of bare ones null, where there are none
+            found += [{**item, "apiVersion": version, "kind": kind} for item in listed]
             following = page["metadata"].get("continue")
             if not following:
                 return found
             query = {**query, "continue": following}
 
     async def create(self, manifest: Manifest) -> Manifest | None:
-        """Create; None where an object of that name exists already."""
+        """Create; None where an object of that name exists already. A field that the server does not know is refused:
+        dropping it could mean something else."""
         meta = manifest["metadata"]
         try:
-            return await self._call(
-                "POST", _path(manifest["kind"], meta["namespace"]), manifest, query={"fieldManager": FIELD_MANAGER}
-            )
+            return await self._call("POST", _path(manifest["kind"], meta["namespace"]), manifest, query=_STRICT)
         except ApiRefusal as refusal:
             if refusal.reason == "AlreadyExists":
                 return None
@@ -131,13 +149,13 @@ class Cluster:
         return await self._call("PATCH", path, manifest, content="application/apply-patch+yaml", query=_OWNERSHIP)
 
     async def patch(self, kind: str, namespace: str, name: str, body: Manifest) -> Manifest:
-        """Strategic-merge patch of an object of ours."""
+        """Strategic-merge patch of an object of ours. A field that the server does not know is refused, not dropped."""
         return await self._call(
             "PATCH",
             _path(kind, namespace, name),
             body,
             content="application/strategic-merge-patch+json",
-            query={"fieldManager": FIELD_MANAGER},
+            query=_STRICT,
         )
 
     async def merge(self, manifest: Manifest) -> Manifest:
@@ -171,14 +189,14 @@ class Cluster:
         The patch names the version it was made from. Where that is another one by then, all is done anew. A field that
         the server does not know is refused, for dropping it could mean something else.
         """
-        path, query = _path(kind, namespace, name), {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        path = _path(kind, namespace, name)
         for attempt in range(EDITS):
             found = await self.get(kind, namespace, name)
             patch = [] if found is None else change(found)
             if not patch:
                 return
             try:
-                await self._call("PATCH", path, patch, content="application/json-patch+json", query=query)
+                await self._call("PATCH", path, patch, content="application/json-patch+json", query=_STRICT)
                 return
             except ApiRefusal as refusal:
                 if refusal.status != 409 or attempt == EDITS - 1:
@@ -202,10 +220,11 @@ class Cluster:
         path: str,
         body: Manifest | Sequence[Manifest] | None = None,
         *,
-        content: str = "application/json",
+        content: str = _JSON,
         query: dict[str, str] | None = None,
+        accept: str = _JSON,
     ) -> Manifest:
-        headers: dict[str, str] = {"Accept": "application/json", "Content-Type": content}
+        headers: dict[str, str] = {"Accept": accept, "Content-Type": content}
         if method != "GET" and not self._may_write():
             raise ApiUnreachable(f"{method} {path}: this process may not write, another replica may be acting")
         try:
@@ -225,6 +244,7 @@ class Cluster:
 
 
 _OWNERSHIP = {"fieldManager": FIELD_MANAGER, "force": "true"}
+_STRICT = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
 
 
 def _without_null(value: Any) -> Any:

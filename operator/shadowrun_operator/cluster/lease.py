@@ -50,7 +50,11 @@ class Lease:
 
     def is_held(self) -> bool:
         """Whether this process may act now."""
-        return self._renewed is not None and self._clock() < self._renewed + self._act_s
+        return self._left() > 0
+
+    def _left(self) -> float:
+        """How long it may act if nothing is renewed, in seconds."""
+        return 0.0 if self._renewed is None else self._renewed + self._act_s - self._clock()
 
     async def acquired(self) -> None:
         """Returns once this process holds the Lease."""
@@ -61,10 +65,12 @@ class Lease:
         log.info("%s acts from now on", self.holder)
 
     async def lost(self) -> None:
-        """Renews; returns once this process may not act any more."""
-        while self.is_held():
-            await asyncio.sleep(self._renew_s)
-            await self._tried()
+        """Renews; returns the moment this process may not act any more, whatever a renewal is waiting for."""
+        while (left := self._left()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await asyncio.sleep(self._renew_s)
+                    await self._tried()
         log.error("%s lost the Lease %s", self.holder, self._name)
 
     async def give_up(self) -> None:

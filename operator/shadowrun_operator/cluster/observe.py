@@ -7,20 +7,21 @@ import secrets
 import time
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
-from pydantic import ValidationError
 from shadowrun_mirror.config import MirrorConfig, decode_config
 
 from shadowrun_operator.api.conditions import ConditionType, condition, is_true
-from shadowrun_operator.api.run import KIND, ShadowRun
+from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.cluster.client import Cluster
 from shadowrun_operator.cluster.evidence_store import Stored, parts_of, read_back
+from shadowrun_operator.cluster.neighbours import Neighbours
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.room import free_room
 from shadowrun_operator.cluster.routes import route_seen
 from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.arms import service_in
 from shadowrun_operator.manifests.attempts import LEDGER, earlier_attempts
 from shadowrun_operator.manifests.bootstrap import capture_ports
 from shadowrun_operator.manifests.given_back import given_back_at, is_given_back
@@ -34,6 +35,7 @@ from shadowrun_operator.reconcile.primary import primary_port
 from shadowrun_operator.reconcile.record import Books, RunRecord
 from shadowrun_operator.reconcile.room import pool_of
 from shadowrun_operator.reconcile.schedule import waits_until
+from shadowrun_operator.reconcile.unreadable import other_run
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +43,10 @@ OWN_KINDS = ("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", 
 _ENDED = ("Succeeded", "Failed")
 """Phases of pods in which no process runs any more, and never will."""
 _WITHOUT_OWNER = (names.CAPTURE, names.COPIES, names.ROUTED)
-ROOM_S = 15.0
+ROOM_S = 30.0
 """Between two looks at the room on nodes: each takes a list of pods for every node."""
+NO_ROOM_S = 300.0
+"""After a look that told nothing, because the pool is too large, say: most likely the next one would not either."""
 _SEED_BITS = 53
 """Seeds stay exact in every JSON reader."""
 
@@ -56,6 +60,8 @@ class Memory:
     refusal: str = ""
     room: tuple[NodeRoom, ...] | None = None
     room_at: float = 0.0  # when it was looked at
+    config_maps: dict[str, Manifest] = field(default_factory=dict)  # as they were last read, by name
+    neighbours: Neighbours = field(default_factory=Neighbours)  # one for all runs of a process
 
 
 async def observe(
@@ -65,12 +71,11 @@ async def observe(
     run = ShadowRun.parse(body)
     now = time.time()
     spec = run.spec
-    primary, source, capture_service, found, (siblings, others), pods = await asyncio.gather(
+    primary, source, capture_service, found, pods = await asyncio.gather(
         cluster.get("Service", run.namespace, spec.primary.service.name),
         _source(cluster, run),
         _maybe(cluster, "Service", run.namespace, spec.capture.service_name),
-        _labelled(cluster, run),
-        _others(cluster, run),
+        _labelled(cluster, run, memory),
         cluster.list("Pod", run.namespace, selector=f"{names.RUN_LABEL}={run.name}"),
     )
     objects, leftovers = _sorted_out(found, run)
@@ -92,6 +97,10 @@ async def observe(
         books = books.with_readings(run.uid, reading.mirrors, reading.captures)
         read = reading.pods_of(run.uid)
     memory.books = books
+    _forget_books(memory, names.object_name(run.name, names.EVIDENCE))
+    # A run that has copied has had its turn: no other one matters to it, and looking at all of them costs.
+    copied = stored.record is not None and stored.record.copying_since
+    siblings, others = ((), ()) if copied else await _others(cluster, run, memory.neighbours)
     uncounted = stored.record is None or not (stored.record.indicators or stored.record.ended_at)
     ledger = await cluster.get("ConfigMap", run.namespace, LEDGER) if uncounted else None
     route = await route_seen(cluster, run, with_gateways=stored.record is None)
@@ -104,6 +113,7 @@ async def observe(
         primary=primary,
         source=source,
         capture_service=capture_service,
+        arm_services=await _arm_services(cluster, run) if stored.record is None else {},
         credential_found=await _credential_found(cluster, run),
         objects=objects,
         foreign=await _foreign(cluster, run, objects) if stored.record is None else (),
@@ -144,10 +154,29 @@ def _remember_giving_back(memory: Memory, service: Manifest | None, now: float, 
         memory.given_back_since = now
 
 
-async def _labelled(cluster: Cluster, run: ShadowRun) -> list[Manifest]:
+async def _labelled(cluster: Cluster, run: ShadowRun, memory: Memory) -> list[Manifest]:
     selector = f"{names.RUN_LABEL}={run.name},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
-    lists = await asyncio.gather(*(cluster.list(kind, run.namespace, selector=selector) for kind in OWN_KINDS))
-    return [item for found in lists for item in found]
+    bare, *lists = await asyncio.gather(
+        cluster.list("ConfigMap", run.namespace, selector=selector, bare=True),
+        *(cluster.list(kind, run.namespace, selector=selector) for kind in OWN_KINDS if kind != "ConfigMap"),
+    )
+    read = await asyncio.gather(*(_config_map(cluster, item["metadata"], memory) for item in bare))
+    memory.config_maps = {item["metadata"]["name"]: item for item in read if item is not None}
+    return [*memory.config_maps.values(), *(item for found in lists for item in found)]
+
+
+async def _config_map(cluster: Cluster, meta: Manifest, memory: Memory) -> Manifest | None:
+    """Evidence and report may be large and change seldom: each is read once in each version."""
+    known = memory.config_maps.get(meta["name"])
+    if known is not None and known["metadata"]["resourceVersion"] == meta["resourceVersion"]:
+        return known
+    return await cluster.get("ConfigMap", meta["namespace"], meta["name"])
+
+
+def _forget_books(memory: Memory, name: str) -> None:
+    """What was read back is in `books`."""
+    if name in memory.config_maps:
+        memory.config_maps[name] = {**memory.config_maps[name], "binaryData": {}}
 
 
 def _sorted_out(found: Iterable[Manifest], run: ShadowRun) -> tuple[dict[tuple[str, str], Manifest], tuple[str, ...]]:
@@ -187,25 +216,29 @@ async def _foreign(cluster: Cluster, run: ShadowRun, ours: dict[tuple[str, str],
     )
 
 
-async def _others(cluster: Cluster, run: ShadowRun) -> tuple[tuple[str, ...], tuple[OtherRun, ...]]:
+async def _others(
+    cluster: Cluster, run: ShadowRun, neighbours: Neighbours
+) -> tuple[tuple[str, ...], tuple[OtherRun, ...]]:
     """Of the other runs of the namespace: the hash of the spec of each that has copied traffic; and the active ones.
 
     Active are those accepted, and those older than this one that are still to be looked at, unless they are planned for
     a later time.
     """
     found, hashes = [], []
-    for body in await cluster.list(KIND, run.namespace):
-        try:
-            other = ShadowRun.parse(body)
-        except ValidationError:
-            continue  # its own loop says so in its status; it was never accepted
-        if other.uid == run.uid:
+    own_age = (run.metadata.creation_timestamp or "", run.uid)
+    for body, other in await neighbours.of(cluster, run.namespace):
+        if body["metadata"]["uid"] == run.uid:
+            continue
+        if other is None:
+            # Its own loop says so in its status. What an operator that could read it made may still stand.
+            unreadable = other_run(body, older=_age(body["metadata"]) < own_age)
+            found += [] if unreadable is None else [unreadable]
             continue
         status = other.status
         if status.attempt and status.provenance.spec_hash:
             hashes.append(status.provenance.spec_hash)
         unseen = condition(status.conditions, ConditionType.ACCEPTED) is None
-        older = (other.metadata.creation_timestamp or "", other.uid) < (run.metadata.creation_timestamp or "", run.uid)
+        older = _age(body["metadata"]) < own_age
         may_begin = unseen and older and waits_until(other.spec, time.time()) is None
         active = is_true(status.conditions, ConditionType.ACCEPTED) or may_begin
         if active and status.phase != "Complete":
@@ -222,12 +255,26 @@ async def _others(cluster: Cluster, run: ShadowRun) -> tuple[tuple[str, ...], tu
     return tuple(hashes), tuple(found)
 
 
+def _age(metadata: Manifest) -> tuple[str, str]:
+    """The smaller one is the older."""
+    return metadata.get("creationTimestamp", ""), metadata["uid"]
+
+
 async def _credential_found(cluster: Cluster, run: ShadowRun) -> bool:
     ref = run.spec.arms.credentials_secret_ref
     if ref is None:
         return True
     secret = await cluster.get("Secret", run.namespace, ref.name)
     return secret is not None and ref.key in secret.get("data", {})
+
+
+async def _arm_services(cluster: Cluster, run: ShadowRun) -> dict[str, Manifest]:
+    """Services of the namespace that the URLs of external arms name, as far as they are there."""
+    external = run.spec.arms.template.external
+    urls = () if external is None else external.urls.values()
+    wanted = sorted({name for url in urls if (name := service_in(url, run.namespace))})
+    found = await asyncio.gather(*(cluster.get("Service", run.namespace, name) for name in wanted))
+    return {name: item for name, item in zip(wanted, found, strict=True) if item is not None}
 
 
 async def _node_labels(cluster: Cluster, run: ShadowRun, pods: Iterable[Pod]) -> dict[str, dict[str, str]]:
@@ -242,9 +289,12 @@ async def _room(
     """What is left of the arms' pool, as long as some of their pods have no node; looked at only every so often."""
     arms, now = run.spec.made_arms, time.monotonic()
     landed = sum(1 for pod in pods if pod.component in arms and pod.node)
-    if record is None or record.copying_since or record.ended_at or landed >= len(arms) * run.spec.arms.replicas:
+    leaving = run.metadata.deletion_timestamp is not None or bool(run.spec.stop.reason)
+    if leaving or record is None or record.copying_since or record.ended_at:
         return None
-    if not memory.room_at or now >= memory.room_at + ROOM_S:
+    if landed >= len(arms) * run.spec.arms.replicas:
+        return None
+    if not memory.room_at or now >= memory.room_at + (NO_ROOM_S if memory.room is None else ROOM_S):
         pool = pool_of(run.spec.hardware.node_selector, record.template.get("spec", {}))
         memory.room, memory.room_at = await free_room(cluster, pool), now
     return memory.room

@@ -1,32 +1,40 @@
 """Read what is left of the nodes that arms may go to. Decides nothing.
 
-That takes all pods of those nodes, of whatever namespace: where the operator may not list them nothing is known.
+That takes all pods of those nodes, of whatever namespace: where they can't be listed nothing is known.
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
 
-from shadowrun_operator.cluster.client import ApiRefusal, Cluster
+from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable, Cluster
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.manifests.requests import amount, requests
 from shadowrun_operator.reconcile.observation import NodeRoom
 
+log = logging.getLogger(__name__)
+
 MOST_NODES = 32
 """Pools of more nodes are not looked at: that would take a list of pods for each."""
+LOOK_S = 5.0
+"""A look that takes longer is given up: the pass goes on without it."""
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
 async def free_room(cluster: Cluster, pool: Mapping[str, str]) -> tuple[NodeRoom, ...] | None:
-    """Every node with these labels; None where that cannot be told. Any refusal but a lack of rights is raised."""
+    """Every node with these labels; None where that cannot be told, for whatever reason: nothing rests on it.
+
+    One list after another: a look must not be a burst of lists of all namespaces.
+    """
+    selector = ",".join(f"{key}={value}" for key, value in sorted(pool.items()))
     try:
-        nodes = await cluster.list("Node", selector=",".join(f"{key}={value}" for key, value in sorted(pool.items())))
-        if len(nodes) > MOST_NODES:
-            return None
-        names = [node["metadata"]["name"] for node in nodes]
-        pods = await asyncio.gather(*(cluster.list("Pod", fields=_bound_to(name)) for name in names))
-    except ApiRefusal as refusal:
-        if refusal.status != 403:
-            raise
+        async with asyncio.timeout(LOOK_S):
+            nodes = await cluster.list_few("Node", MOST_NODES, selector=selector)
+            if nodes is None:
+                return None
+            pods = [await cluster.list("Pod", fields=_bound_to(node["metadata"]["name"])) for node in nodes]
+    except (ApiRefusal, ApiUnreachable, TimeoutError) as error:
+        log.info("The room on nodes is not known: %s", error or type(error).__name__)
         return None
     return tuple(_room(node, found) for node, found in zip(nodes, pods, strict=True))
 

@@ -6,7 +6,7 @@ A pass is observe, plan, apply. Passes of one run never overlap, whoever asks fo
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -16,17 +16,18 @@ from shadowrun_operator.cluster import metrics
 from shadowrun_operator.cluster.apply import Written, apply, apply_steps
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable, Cluster
 from shadowrun_operator.cluster.namespaces import ALL, Namespaces
+from shadowrun_operator.cluster.neighbours import Neighbours
 from shadowrun_operator.cluster.observe import OWN_KINDS, Memory, observe
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.given_back import followed, stands_for
 from shadowrun_operator.manifests.names import Manifest
-from shadowrun_operator.reconcile.kept import is_over, overdue_s
+from shadowrun_operator.reconcile.kept import HOPELESS_S, is_over, overdue_s
 from shadowrun_operator.reconcile.observation import Settings
 from shadowrun_operator.reconcile.orphans import abandoned_steps, orphan_plans
 from shadowrun_operator.reconcile.reconcile import reconcile
 from shadowrun_operator.reconcile.route import unclaimed_steps
-from shadowrun_operator.reconcile.unreadable import due, end_of, ended_status, refused_status
+from shadowrun_operator.reconcile.unreadable import due, end_of, ended_status, is_given_up, refused_status
 
 SWEEP_S = 60.0
 FOLLOW_S = 15.0
@@ -34,8 +35,6 @@ PAUSE_S = 5.0
 """After a pass that failed."""
 LATE_S = 60.0
 """A run past its expiry whose loop has been silent for so long is taken over by the sweeper."""
-HOPELESS_S = 7200.0
-"""A run that is past its expiry for so long (longest answer, drain and all) has passes that never get anywhere."""
 STALE_S = 300.0
 """No sweep or no pass for so long: the process is not doing its work any more."""
 
@@ -86,6 +85,7 @@ class Runs:
         self._instance = instance
         self._namespaces = namespaces
         self._lines: dict[Key, _Line] = {}
+        self._neighbours = Neighbours()
         self._swept_at = time.monotonic()
         self._stamps: dict[Key, tuple[object, ...]] = {}
         self._finished: set[Key] = set()  # complete, as of the last sweep
@@ -161,13 +161,14 @@ class Runs:
                 await self.pass_once(*key)
             if overdue_s(body, time.time()) >= HOPELESS_S:
                 log.error("Run %s/%s is long past its expiry and does not end: taking it down", *key)
-                await self._abandon(*key)
+                await self._tried(f"Run {key[0]}/{key[1]} cannot be taken down", self._abandon(*key))
             if is_over(body, time.time()):
                 await self._delete_finished(key, body["metadata"]["uid"])
         living = {_key(body) for body in bodies if body.get("status", {}).get("phase") != "Complete"}
         self._finished = {_key(body) for body in bodies} - living
         for plan in orphan_plans(found, living, time.time()):
-            await apply_steps(self._cluster, plan.namespace, plan.steps)
+            said = f"What an ended run left in {plan.namespace} cannot be removed"
+            await self._tried(said, apply_steps(self._cluster, plan.namespace, plan.steps))
         await self._take_filters_out(services, living)
         phases = [body.get("status", {}).get("phase", "Pending") for body in bodies]
         metrics.count_phases(phases)
@@ -200,16 +201,25 @@ class Runs:
                 return f"no pass over {namespace}/{name} for {now - line.passed_at:.0f} s"
         return ""
 
+    def _memory(self) -> Memory:
+        return Memory(neighbours=self._neighbours)
+
     def _line(self, key: Key) -> _Line:
         return self._lines.setdefault(key, _Line())
 
     async def _delete_finished(self, key: Key, uid: str) -> None:
-        """Its time after the end is over. A refusal keeps nobody else waiting."""
+        """Its time after the end is over."""
         log.info("Run %s/%s is deleted: its ttlAfterFinished has passed", *key)
+        await self._tried(f"Run {key[0]}/{key[1]} cannot be deleted", self._cluster.delete(KIND, *key, uid=uid))
+
+    async def _tried(self, said: str, work: Awaitable[object]) -> bool:
+        """Whether it was done. What is refused of one run keeps no other one waiting: the next sweep is soon."""
         try:
-            await self._cluster.delete(KIND, *key, uid=uid)
-        except ApiRefusal as refusal:
-            log.warning("Run %s/%s cannot be deleted: %s", *key, refusal)
+            await work
+        except (ApiRefusal, ApiUnreachable) as error:
+            log.warning("%s: %s", said, error)
+            return False
+        return True
 
     def _is_late(self, key: Key, body: Manifest) -> bool:
         if overdue_s(body, time.time()) < 0:
@@ -222,37 +232,52 @@ class Runs:
         if body is None:
             return Outcome(PAUSE_S, released=True)
         if line.uid != body["metadata"]["uid"]:
-            line.uid, line.memory, line.written = body["metadata"]["uid"], Memory(), Written()
+            line.uid, line.memory, line.written = body["metadata"]["uid"], self._memory(), Written()
         try:
             seen = await observe(self._cluster, self._replicas, self._settings, body, line.memory)
+            plan = await asyncio.to_thread(reconcile, seen)
         except ValidationError as error:
-            return await self._unreadable(body, error)
-        plan = await asyncio.to_thread(reconcile, seen)
+            first = error.errors()[0]
+            return await self._unreadable(body, f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}")
+        except (ApiRefusal, ApiUnreachable):
+            raise
+        except Exception as error:
+            if not is_given_up(body, time.time()):
+                raise
+            # No pass over it would get any further: it must end all the same.
+            log.exception("Run %s/%s cannot be worked with", namespace, name)
+            metrics.FAILED_PASSES.labels(kind=type(error).__name__).inc()
+            problem = f"The operator cannot work with this spec ({type(error).__name__}); its log says where."
+            return Outcome(PAUSE_S, (await self._unreadable(body, problem)).released)
         await apply(self._cluster, self._replicas, seen, plan, line.memory, line.written, self._instance)
         return Outcome(plan.requeue_after, plan.released)
 
     async def _take_filters_out(self, services: Iterable[Manifest], living: set[Key]) -> None:
-        """Of runs that live no more. A route that can't be edited keeps no other one waiting."""
+        """Of runs that live no more; a Service that another run has taken over since it was listed is left to that."""
         for service in services:
             meta = service["metadata"]
             if (meta["namespace"], meta["labels"].get(names.RUN_LABEL, "")) in living:
                 continue
-            try:
-                await apply_steps(self._cluster, meta["namespace"], unclaimed_steps([service], time.time()))
-            except ApiRefusal as refusal:
-                log.warning(
-                    "Service %s/%s: its filter stays in its route: %s", meta["namespace"], meta["name"], refusal
-                )
+            said = f"Service {meta['namespace']}/{meta['name']}: its filter stays in its route"
+            await self._tried(said, self._take_filter_out(service))
 
-    async def _unreadable(self, body: Manifest, error: ValidationError) -> Outcome:
-        """A body that the schema lets through and the models do not: said in the status, and it ends all the same."""
+    async def _take_filter_out(self, listed: Manifest) -> None:
+        meta = listed["metadata"]
+        steps = unclaimed_steps([listed], time.time())
+        if not steps:
+            return
+        now = await self._cluster.get("Service", meta["namespace"], meta["name"])
+        if now is None or now["metadata"].get("resourceVersion") != meta.get("resourceVersion"):
+            return
+        await apply_steps(self._cluster, meta["namespace"], steps)
+
+    async def _unreadable(self, body: Manifest, problem: str) -> Outcome:
+        """A body that nothing can be made of: said in the status, and it ends all the same."""
         meta, status, now = body["metadata"], body.get("status", {}), time.time()
         if "deletionTimestamp" in meta:
             return Outcome(PAUSE_S, released=True)
         if status.get("phase") == "Complete":
             return Outcome(SWEEP_S)
-        first = error.errors()[0]
-        problem = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
         end, said = end_of(body, problem, now), refused_status(body, problem, now)
         if end is not None and not await self._abandon(meta["namespace"], meta["name"]):
             said = ended_status(body, problem, end, now)
@@ -266,11 +291,15 @@ class Runs:
         return Outcome(min(SWEEP_S, ahead) if ahead > 0 else PAUSE_S)
 
     async def _abandon(self, namespace: str, name: str) -> bool:
-        """Take a run down by names and labels, since nothing else can be relied on. Whether there was anything."""
+        """Take a run down by names and labels, since nothing else can be relied on. Whether there was anything.
+
+        A filter that cannot be taken out of its route holds up nothing: the sweep looks after it when the run is over.
+        """
         selector = f"{names.RUN_LABEL}={name},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
         found = await self._listed(OWN_KINDS, (namespace,), selector)
         steps = abandoned_steps(found, time.time())
         await apply_steps(self._cluster, namespace, steps)
+        await self._take_filters_out([item for item in found if item["kind"] == "Service"], set())
         return bool(steps)
 
     def _ours(self, found: list[Manifest]) -> list[Manifest]:

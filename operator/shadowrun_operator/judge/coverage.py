@@ -5,9 +5,11 @@ import math
 from shadowrun_mirror.evidence import ArmEvidence
 from shadowrun_mirror.reasons import DropReason
 
+from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.figures import percent, seconds
 from shadowrun_operator.judge.funnel import Count, Funnel
 from shadowrun_operator.judge.merge import Merged, together
+from shadowrun_operator.judge.missing import missing_weights
 from shadowrun_operator.judge.parity import held_s
 from shadowrun_operator.judge.rules import CoverageFloor, Rules
 
@@ -18,13 +20,16 @@ LEAST_SELECTED = 20
 shed would decide it (90 % of 19 are 17.1), and it is too small a part of any run to turn what is pooled."""
 
 
-def lacking_coverage(rules: Rules, evidence: Merged, funnel: Funnel) -> str:
+def lacking_coverage(rules: Rules, evidence: Merged, facts: Facts, funnel: Funnel) -> str:
     """A sentence with the numbers of the first scope below its floor, in requests or tokens; "" where none is.
 
     Scopes are the run, every class that a gating criterion names, and, where one is over all classes, every class with
     `LEAST_SELECTED` selected requests: else a run could drop most of a class and speak for it all the same. Of smaller
     classes the coverage is only shown. A request too large to be copied counts as selected in each class it may have
     belonged to, but does not make a class large enough.
+
+    A gating criterion in tokens is held to the floor of its tokens by its weight too, which may be missing in a larger
+    share than tokens are: none of those present weighs more than the bound.
     """
     named = {c.traffic_class for c in rules.gating}
     scopes = [("the run", "", funnel.selected, funnel.pairs)]
@@ -38,6 +43,15 @@ def lacking_coverage(rules: Rules, evidence: Merged, funnel: Funnel) -> str:
         found = _below(said, whole, pairs, rules.floor_of(name))
         if found:
             return found + _shed_because(rules, evidence, funnel, name)
+    weights = missing_weights(rules, evidence, facts)
+    for c in rules.gating:
+        most, least = weights.get(c.name, 0.0), rules.floor_of(c.traffic_class).tokens
+        if 1 - most < least:
+            found = (
+                f'By tokens, up to {most:.1%} of what weighs in "{c.name}" may be missing; {1 - least:.1%} is allowed.'
+                " (A pair weighs no more than a bound, however long its prompt is.)"
+            )
+            return found + _shed_because(rules, evidence, funnel, c.traffic_class)
     return ""
 
 

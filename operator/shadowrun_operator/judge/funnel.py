@@ -47,6 +47,10 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
         return (2 * size * self.tokens + self.bytes) // (2 * self.bytes)
 
 
+BYTES = Ratio(tokens=1, bytes=1)
+"""What a funnel is counted by where bytes are wanted in place of tokens."""
+
+
 class ArmCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What one arm made of the admitted; `within_slo` is a part of `completed`."""
 
@@ -124,18 +128,28 @@ class Funnel(msgspec.Struct, frozen=True, kw_only=True):
         return sum((c.pairs for c in self.classes), Count())
 
 
-def funnel(evidence: Merged, baseline: str = "baseline", *, superset: bool = False, external: bool = False) -> Funnel:
+def funnel(
+    evidence: Merged,
+    baseline: str = "baseline",
+    *,
+    superset: bool = False,
+    external: bool = False,
+    counted_by: Ratio | None = None,
+) -> Funnel:
     """The funnel of merged evidence. Token ratios come from the baseline's usage, from any arm's where it has none.
 
-    `superset`: capture copies more than is selected. `external`: it is not ours and counts nothing.
+    `superset`: capture copies more than is selected. `external`: it is not ours and counts nothing. `counted_by` is
+    taken in place of the ratios learned.
     """
     usages = {name: _usage(evidence, (name,), baseline) for name in evidence.counted.classes}
     overall = _usage(evidence, tuple(evidence.counted.classes | evidence.warm_up.classes), baseline)
     classes = tuple(
-        _class_funnel(name, of_class, evidence.stranded.get(name, Amount()), _ratio(usages[name], overall))
+        _class_funnel(
+            name, of_class, evidence.stranded.get(name, Amount()), counted_by or _ratio(usages[name], overall)
+        )
         for name, of_class in sorted(evidence.counted.classes.items())
     )
-    ratio, received, copies = _ratio(overall), evidence.received, evidence.capture
+    ratio, received, copies = counted_by or _ratio(overall), evidence.received, evidence.capture
     sampled = received if external else copies.sampled
     wanted = _wanted(evidence) if superset else None
     oversized, spared = _split(copies.oversized, wanted, ratio)

@@ -16,6 +16,8 @@ A finding says what the verdict is if no graver finding exists. The gravest grou
     Open       EvidenceLost               Inconclusive   more than 1 % of the selected were lost, in requests or tokens
     Open       LowCoverage                Inconclusive   fewer pairs than the floor of the run or of a class, in
                                                          requests or tokens, see `coverage`
+    Open       LongRequestsFailed         Inconclusive   the candidate failed long requests with over 5 % of the tokens,
+                                                         and that it isn't chance is not proven, see `hard_drops`
     Open       MirrorOverloaded           Inconclusive   more than 20 % of the pairs are Lagged
     Open       ArmsOutOfStep              Inconclusive   more than 20 % of the pairs are DispatchSkew
     Open       SendOrderBiased            Inconclusive   an arm was first too often or too rarely, see `parity`
@@ -29,8 +31,8 @@ A finding says what the verdict is if no graver finding exists. The gravest grou
 
 Void findings take away every verdict, for the comparison itself is unsound. Open ones only forbid a Pass: what is
 refuted on the pairs there are stays refuted. No rule of the group Void looks at how the candidate answered, and those
-of the group Open that do (TokenSourcesDiffer, TPOTMissing, AnswerLengthsDiffer, a criterion's own outcome) take no Fail
-away, so failing more cannot help a candidate here.
+of the group Open that do (LongRequestsFailed, TokenSourcesDiffer, TPOTMissing, AnswerLengthsDiffer, a criterion's own
+outcome) take no Fail away, so failing more cannot help a candidate here.
 """
 
 from collections.abc import Callable, Iterable
@@ -167,7 +169,17 @@ def noisy_baseline(case: Case) -> Finding | None:
 def dropped_hard(case: Case) -> Finding | None:
     """Whether the candidate got rid of the long requests by failing them; `hard_drops` says when."""
     found = hard_drop(case.rules, case.evidence, case.funnel)
-    return Finding(group="Refuted", reason="DroppedHardRequests", message=found) if found else None
+    if found is None or not found.proven:
+        return None
+    return Finding(group="Refuted", reason="DroppedHardRequests", message=found.message)
+
+
+def failed_long(case: Case) -> Finding | None:
+    """Whether the candidate failed too much of the tokens in long requests, chance or not. It takes no Fail away."""
+    found = hard_drop(case.rules, case.evidence, case.funnel)
+    if found is None or found.proven:
+        return None
+    return Finding(group="Open", reason="LongRequestsFailed", message=found.message)
 
 
 def unequal_caches(case: Case) -> Finding | None:
@@ -212,7 +224,7 @@ def evidence_lost(case: Case) -> Finding | None:
 
 def low_coverage(case: Case) -> Finding | None:
     """Whether enough became pairs, in the run and in every class the verdict speaks of; `coverage` has the rule."""
-    found = lacking_coverage(case.rules, case.evidence, case.funnel)
+    found = lacking_coverage(case.rules, case.evidence, case.facts, case.funnel)
     return Finding(group="Open", reason="LowCoverage", message=found) if found else None
 
 
@@ -278,6 +290,7 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
     criterion_failed,
     evidence_lost,
     low_coverage,
+    failed_long,
     too_flagged(
         FlagReason.LAGGED,
         FLAGGED_SHARE,

@@ -24,10 +24,11 @@ decided.
 Short runs have no `FULL_BLOCKS` of such length. For them, the longest blocks of which there are `FEW_BLOCKS` (else
 `MIN_BLOCKS`) are taken, and the first kind of bound takes the variance `CAUTION` times, or twice their autocorrelation
 time where that is more: load may move more slowly than so short a run can show. That holds for a single look too. And
-at levels below `USUAL_ALPHA`, so for Fail, Student's t has `SHORT_FREEDOM` degrees of freedom at most: blocks that
-correlate know their own variance worse than their number says, and that shows far out in the tail. So large effects
-are found in half a minute, and small ones only when there is enough to know the noise. The numbers are from simulation
-(`tests/bench`).
+at levels below `USUAL_ALPHA`, so for Fail and for the control, Student's t has no more degrees of freedom than there
+are times `FREE_TIMES` as long as the autocorrelation time (but `LEAST_FREEDOM`), nor than blocks of `PAIRS_PER_BLOCK`
+(but `SHORT_FREEDOM`): blocks that correlate know their own variance worse than their number says, and that shows far
+out in the tail. So large effects are found in half a minute, and small ones only when there is enough to know the
+noise. The numbers are from simulation (`tests/bench`).
 """
 
 import math
@@ -51,6 +52,8 @@ TIMES = 10.0
 CAUTION = 4.5
 USUAL_ALPHA = 0.05
 SHORT_FREEDOM = 10
+LEAST_FREEDOM = 8
+FREE_TIMES = 6.0
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +62,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     `won` and `lost` are pairs by sign, net within the finest blocks kept, of `trials`: all pairs, or their weight in
     units of u (see above). `error` is the standard error. `units` counts
     blocks of the length required, however long those taken are. `full` is how many pairs it takes until blocks are as
-    long as they should be, and `caution` what the variance is multiplied by until then.
+    long as they should be, `caution` what the variance is multiplied by until then, and `freedom` the most degrees of
+    freedom that the variance has until then.
     """
 
     mean: float
@@ -73,6 +77,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     units: float
     full: int
     caution: float = 1.0
+    freedom: float = SHORT_FREEDOM
 
     @property
     def decidable(self) -> bool:
@@ -87,22 +92,24 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         """With probability 1 - `alpha` never below the true mean, at whichever looks. 1 where nothing can be said."""
         if self.blocks < 2:
             return 1.0
-        short = self.caution > 1 and alpha < USUAL_ALPHA
-        freedom = min(self.blocks - 1, SHORT_FREEDOM) if short else self.blocks - 1
-        return self._upper(multiplier(self.units, alpha), freedom)
+        return self._upper(multiplier(self.units, alpha), self._freedom(alpha))
 
     def once(self, alpha: float) -> tuple[float, float]:
         """Both bounds, each at level `alpha`, for a single look: narrower, with the same caution in a short run."""
         if self.blocks < 2:
             return -1.0, 1.0
-        z = -float(ndtri(alpha))
-        return -self._mirrored._upper(z, self.blocks - 1), self._upper(z, self.blocks - 1)
+        z, freedom = -float(ndtri(alpha)), self._freedom(alpha)
+        return -self._mirrored._upper(z, freedom), self._upper(z, freedom)
+
+    def _freedom(self, alpha: float) -> float:
+        short = self.caution > 1 and alpha < USUAL_ALPHA
+        return min(self.blocks - 1, self.freedom) if short else self.blocks - 1
 
     @property
     def _mirrored(self) -> "Estimate":
         return msgspec.structs.replace(self, mean=-self.mean, won=self.lost, lost=self.won)
 
-    def _upper(self, multiple: float, freedom: int) -> float:
+    def _upper(self, multiple: float, freedom: float) -> float:
         of_blocks = of_few(multiple, freedom)
         variance = (self.won + self.lost) / self.trials - self.mean * self.mean
         inflation = self.error * self.error * self.trials / variance if variance > 1e-12 else 0.0
@@ -166,7 +173,14 @@ def estimate(series: BlockSeries, block_s: int = 1, beside: Iterable[BlockSeries
         units=max(float(count), pairs / needed),
         full=math.ceil(FULL_BLOCKS * needed),
         caution=1.0 if settled else max(CAUTION, 2 * autocorrelation_time(residuals)),
+        freedom=_freedom(pairs, correlated),
     )
+
+
+def _freedom(pairs: int, correlated: float) -> float:
+    """Degrees of freedom of a short run's variance, far out: as many as there are parts that don't correlate."""
+    most = max(SHORT_FREEDOM, pairs / PAIRS_PER_BLOCK)
+    return min(most, max(LEAST_FREEDOM, pairs / (FREE_TIMES * correlated))) if correlated else most
 
 
 def _unit(series: BlockSeries) -> float:

@@ -12,7 +12,7 @@ from shadowrun_operator.judge.funnel import funnel
 from shadowrun_operator.judge.guards import Case, Finding, findings, gravest, standing
 from shadowrun_operator.judge.hard_drops import MORE_ALPHA
 from shadowrun_operator.judge.merge import Merged, scopes
-from shadowrun_operator.judge.missing import worst_cases
+from shadowrun_operator.judge.missing import missing_weights, worst_cases
 from shadowrun_operator.judge.report import METHOD, Report
 from shadowrun_operator.judge.rules import Rules
 from shadowrun_operator.judge.thresholds import HEAVIEST
@@ -43,7 +43,7 @@ def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
         funnel=counts,
         arms=arm_reports(rules, views, counts),
         classes=class_reports(views),
-        worst_cases=worst_cases(rules, counts, results),
+        worst_cases=worst_cases(rules, counts, results, missing_weights(rules, evidence, facts)),
         method=METHOD.format(
             pass_alpha=rules.pass_alpha, fail_alpha=rules.fail_alpha, heaviest=HEAVIEST, hard_alpha=MORE_ALPHA
         ),

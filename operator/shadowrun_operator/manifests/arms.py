@@ -30,13 +30,13 @@ def arm_deployment(
     for field in TOKEN_FIELDS:
         spec.pop(field, None)
     spec["automountServiceAccountToken"] = False
-    for volume in spec.get("volumes", []):
-        if "projected" in volume:
-            sources = volume["projected"].get("sources", [])
+    for volume in spec.get("volumes") or []:
+        if isinstance(volume.get("projected"), dict):
+            sources = volume["projected"].get("sources") or []
             volume["projected"]["sources"] = [source for source in sources if TOKEN_SOURCE not in source]
     spec.pop("nodeName", None)
     if node_selector:
-        spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **node_selector}
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **node_selector}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -77,6 +77,13 @@ def host_and_port(url: str) -> tuple[str, int]:
     """Where an arm behind a URL of the spec listens."""
     host, _, port = url.removeprefix("http://").partition(":")
     return host, int(port or 80)
+
+
+def service_in(url: str, namespace: str) -> str:
+    """Which Service of this namespace a URL of the spec names, if it is written as one; "" otherwise."""
+    host, _ = host_and_port(url)
+    name, _, rest = host.partition(".")
+    return name if rest in ("", namespace, f"{namespace}.svc", f"{namespace}.svc.cluster.local") else ""
 
 
 def arm_network_policy(run: RunRef, arms: tuple[str, ...], *, egress: list[Manifest]) -> Manifest:

@@ -20,7 +20,9 @@ ShadowBaggage = Literal["Strip", "Trust"]
 ROUTES_FOLDER = "/var/run/shadowrun"
 MI = 1 << 20
 _COPY_BUDGET = 64 * MI
-_COPY_COST = 2  # a copy is held about twice: while it is buffered and while it is sent on
+_COPY_COST = 3
+"""Of one that may be under way: it is held about twice, while it is buffered and while it is sent on. On top, with one
+mirror, as many as may be under way may wait for a connection; with several, it is kept for another try."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +43,13 @@ def capture_ports(target_port: int) -> CapturePorts:
 
 
 def max_copies(max_body_bytes: int) -> int:
-    """Copies one Envoy holds at a time: as many as fit a fixed memory budget, between 4 and 256."""
+    """Copies one Envoy has under way at a time: as many as fit a fixed memory budget, between 4 and 256."""
     return max(4, min(256, _COPY_BUDGET // max(1, max_body_bytes)))
 
 
-def envoy_memory_bytes(max_body_bytes: int, mirrors: int = 1) -> int:
+def envoy_memory_bytes(max_body_bytes: int) -> int:
     """Memory limit of the Envoy container: 1 GiB for customers, and what the copies may take on top."""
-    cost = _COPY_COST if mirrors == 1 else _COPY_COST + 1  # kept once more, for another mirror
-    return 1024 * MI + cost * max_copies(max_body_bytes) * max_body_bytes
+    return 1024 * MI + _COPY_COST * max_copies(max_body_bytes) * max_body_bytes
 
 
 def capture_bootstrap(
@@ -89,7 +90,7 @@ def capture_bootstrap(
         guarded=guarded,
         max_body_bytes=max_body_bytes,
         max_copies=max_copies(max_body_bytes),
-        max_heap_bytes=envoy_memory_bytes(max_body_bytes, mirrors),
+        max_heap_bytes=envoy_memory_bytes(max_body_bytes),
         admin_port=ports.admin,
         readiness_port=ports.readiness,
         routes_folder=routes_folder,

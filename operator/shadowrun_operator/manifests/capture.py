@@ -276,7 +276,7 @@ def envoy_command(bootstrap: str, concurrency: int, envoy: str = "envoy") -> str
 
 
 def _envoy_memory(inputs: CaptureInputs) -> str:
-    needed = envoy_memory_bytes(inputs.directive.rules.max_body_bytes, inputs.mirrors) + VOLUME_BYTES
+    needed = envoy_memory_bytes(inputs.directive.rules.max_body_bytes) + VOLUME_BYTES
     return f"{-(-needed // MI)}Mi"
 
 

@@ -121,3 +121,9 @@ def is_current(manifest: Manifest, observed: Manifest | None) -> bool:
         return False
     wanted = manifest["metadata"]["annotations"][MANIFEST_ANNOTATION]
     return bool(observed["metadata"].get("annotations", {}).get(MANIFEST_ANNOTATION) == wanted)
+
+
+def of_version(manifest: Manifest, seen: Manifest) -> Manifest:
+    """The manifest, to be refused (409) once the object is another version than the one that was seen."""
+    version = seen["metadata"].get("resourceVersion")
+    return {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": version}} if version else manifest

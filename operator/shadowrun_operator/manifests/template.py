@@ -8,6 +8,7 @@ from typing import Any
 
 from shadowrun_operator.api.arms import ArmTemplate
 from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.shape import misshapen, without_null
 
 INLINE = "PodTemplate"
 """Kind of the source that the spec writes out."""
@@ -29,7 +30,7 @@ def wanted_source(template: ArmTemplate) -> tuple[str, str] | None:
 
 def inline_source(template: ArmTemplate) -> Manifest:
     """What the spec says itself; without a container where no pods are made."""
-    given = template.pod_template if template.pod_template is not None else {}
+    given = without_null(template.pod_template) if template.pod_template is not None else {}
     return {"kind": INLINE, "metadata": {"name": "podTemplate"}, "spec": {"template": given}}
 
 
@@ -58,15 +59,9 @@ def _shape_problem(template: Manifest) -> str | None:
         return f"has {unknown[0]!r}; a pod template has only metadata and spec."
     if not isinstance(template.get("metadata", {}), dict) or not isinstance(template.get("spec"), dict):
         return "needs a mapping spec, and metadata must be one too."
-    for kind in ("containers", "initContainers"):
-        entries = template["spec"].get(kind, [])
-        if not isinstance(entries, list) or not all(
-            isinstance(c, dict) and isinstance(c.get("name"), str) for c in entries
-        ):
-            return f"needs spec.{kind} to be a list of containers with names."
-    volumes = template["spec"].get("volumes", [])
-    if not isinstance(volumes, list) or not all(isinstance(v, dict) and "name" in v for v in volumes):
-        return "needs spec.volumes to be a list of volumes with names."
+    found = misshapen(template["spec"])
+    if found is not None:
+        return f"needs {found}."
     return None if template["spec"].get("containers") else "has no container."
 
 

@@ -10,13 +10,14 @@ from shadowrun_operator.api import accept
 from shadowrun_operator.api.arms import ExternalArms
 from shadowrun_operator.api.conditions import ConditionType, Reason, condition
 from shadowrun_operator.manifests import names
-from shadowrun_operator.manifests.arms import host_and_port
+from shadowrun_operator.manifests.arms import host_and_port, service_in
 from shadowrun_operator.manifests.candidate import change_problem
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.manifests.route import claim_of, copied_share
 from shadowrun_operator.manifests.template import named, template_problem, wanted_source
+from shadowrun_operator.reconcile.difference import difference
 from shadowrun_operator.reconcile.gateway import missing, unfit
-from shadowrun_operator.reconcile.observation import API_REFUSED, Observation, OtherRun
+from shadowrun_operator.reconcile.observation import API_REFUSED, NO_EFFECT, Observation, OtherRun
 from shadowrun_operator.reconcile.primary import primary_port, service_port
 
 
@@ -119,21 +120,43 @@ def template_unsuitable(seen: Observation) -> Violation | None:
 
 
 def _loop_problem(seen: Observation, external: ExternalArms) -> str | None:
-    """Copies must not go to those who answer customers, as far as names and addresses of Services tell."""
+    """Copies must not go to those who answer customers, as far as names, addresses and selectors of Services tell."""
     spec, space = seen.run.spec, seen.run.namespace
-    urls = {"baselineURL": external.baseline_url, "candidateURL": external.candidate_url}
-    urls |= {} if external.control_url is None else {"controlURL": external.control_url}
     found = {spec.primary.service.name: seen.primary, spec.capture.service_name: seen.capture_service}
     for name, service in found.items():
-        known = {name + suffix for suffix in ("", f".{space}", f".{space}.svc", f".{space}.svc.cluster.local")}
-        known |= set() if service is None else {service["spec"].get("clusterIP")}
-        for field, url in urls.items():
-            if name and host_and_port(url)[0] in known:
-                return (
-                    f"spec.arms.template.external.{field} is Service {name!r}, which customers' requests go to: name"
-                    " a server of its own."
-                )
+        address = None if service is None else service["spec"].get("clusterIP")
+        for field, url in external.urls.items():
+            if name and (service_in(url, space) == name or host_and_port(url)[0] == address):
+                return _looped(field, name, "which customers' requests go to")
+    for field, url in external.urls.items():
+        service = seen.arm_services.get(service_in(url, space))
+        said = None if service is None else _leads_back(service, seen.primary)
+        if service is not None and said is not None:
+            return _looped(field, service["metadata"]["name"], said)
     return None
+
+
+def _looped(field: str, name: str, said: str) -> str:
+    return f"spec.arms.template.external.{field} is Service {name!r}, {said}: name a server of its own."
+
+
+def _leads_back(service: Manifest, primary: Manifest | None) -> str | None:
+    """Why what is sent to this Service would reach the primary or a mirror; None where nothing says so.
+
+    One selector that holds the other: every pod of the narrower one is a pod of the wider one too.
+    """
+    meta = service["metadata"]
+    component = meta.get("labels", {}).get(names.COMPONENT_LABEL, "")
+    if component in _IN_PATH or names.STANDS_FOR_ANNOTATION in meta.get("annotations", {}):
+        return "which a ShadowRun made for customers' requests or their copies"
+    mine = service["spec"].get("selector") or {}
+    others = (primary or {"spec": {}})["spec"].get("selector") or {}
+    if mine and others and (mine.items() <= others.items() or others.items() <= mine.items()):
+        return "whose selector picks pods of the primary"
+    return None
+
+
+_IN_PATH = (names.CAPTURE, names.COPIES, names.ROUTED, names.MIRROR, names.MIRROR_PODS)
 
 
 def port_not_found(seen: Observation) -> Violation | None:
@@ -193,7 +216,7 @@ def patch_invalid(seen: Observation) -> Violation | None:
         (seen.source["spec"].get("selector") or {}).get("matchLabels") or {},
     )
     problem = change_problem(candidate, seen.source, selectors=selectors)
-    return Violation(Reason.PATCH_INVALID, problem) if problem else refused_patch(seen) or _refused_before(seen)
+    return Violation(Reason.PATCH_INVALID, problem) if problem else refused_patch(seen) or refused_before(seen)
 
 
 def refused_patch(seen: Observation) -> Violation | None:
@@ -203,13 +226,23 @@ def refused_patch(seen: Observation) -> Violation | None:
     return Violation(Reason.PATCH_INVALID, f"{API_REFUSED} spec.arms.candidate.patch: {seen.refusal}")
 
 
-def _refused_before(seen: Observation) -> Violation | None:
-    """A patch that the API server refused is not tried again until the spec is another one."""
+def without_effect(seen: Observation) -> Violation | None:
+    """A change was asked for, and the API server made the same pods of it: what compares equal would say nothing."""
+    candidate = seen.run.spec.arms.candidate
+    declared = candidate.patch or candidate.image or candidate.args is not None or candidate.env
+    if not declared or difference(seen) != ():
+        return None
+    said = "the candidate's pods are the same as the baseline's. Correct it, or leave it out to compare equal arms."
+    return Violation(Reason.PATCH_INVALID, f"{NO_EFFECT}: {said}")
+
+
+def refused_before(seen: Observation) -> Violation | None:
+    """A change that only the API server could judge is not tried again until the spec is another one."""
     known = condition(seen.run.status.conditions, ConditionType.ACCEPTED)
     if (
         known is not None
         and known.reason == Reason.PATCH_INVALID
-        and str(known.message).startswith(API_REFUSED)
+        and str(known.message).startswith((API_REFUSED, NO_EFFECT))
         and known.observed_generation == seen.run.metadata.generation
     ):
         return Violation(known.reason, known.message)

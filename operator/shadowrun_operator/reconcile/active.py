@@ -11,7 +11,7 @@ from shadowrun_operator.judge.thresholds import indicators
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.attempts import entered, is_ours, ledger_entry
 from shadowrun_operator.reconcile import times
-from shadowrun_operator.reconcile.acceptance import Violation, must_yield, refused_patch
+from shadowrun_operator.reconcile.acceptance import Violation, must_yield, refused_before, refused_patch, without_effect
 from shadowrun_operator.reconcile.endings import deadlines, ending
 from shadowrun_operator.reconcile.finishing import begin_finishing
 from shadowrun_operator.reconcile.hardware import hardware_matches
@@ -25,6 +25,7 @@ from shadowrun_operator.reconcile.objects import (
     before_until,
     candidate_steps,
     capture_steps,
+    config_steps,
     is_patched,
     mirror_steps,
     next_config,
@@ -53,7 +54,7 @@ def preparing(seen: Observation, record: RunRecord) -> Plan:
     end = ending(seen, done)
     if end is not None:
         return begin_finishing(seen, record, *end)
-    problem = refused_patch(seen) or must_yield(seen)
+    problem = refused_patch(seen) or must_yield(seen) or without_effect(seen) or refused_before(seen)
     if problem is not None:
         return _back_to_pending(seen, problem)
     if seen.leftovers:
@@ -115,9 +116,9 @@ def _warming_message(seen: Observation, record: RunRecord, since: float | None) 
         return f"No copy has been answered yet: does your proxy send them to Service {service!r}, port 8080?"
     if since is None:
         return (
-        f"No copy has been answered yet: do clients call Service {service!r}, with POST to spec.capture.paths? "
-        "Connections they opened before stay with the primary until they are closed."
-    )
+            f"No copy has been answered yet: do clients call Service {service!r}, with POST to spec.capture.paths? "
+            "Connections they opened before stay with the primary until they are closed."
+        )
     return f"Warming the arms for {spec.arms.warmup.duration} of traffic."
 
 
@@ -125,12 +126,17 @@ def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, 
     side: Side = "capture" if any(pod.ready for pod in seen.pods_of(names.CAPTURE)) else "primary"
     copying = (seen.external or side == "capture") and pause(seen.run.spec, seen.now) is None
     config = next_config(seen, record, copying=copying, indicators=record.indicators)
+    push = push_of(seen, config)
+    # What stops copying is stored before anything that may be refused, and told before a filter goes.
+    stopping = [] if config.copying else config_steps(seen, config)
+    told = config.copying or push is None or not _mirrors_answer(seen)
     steps = [
+        *stopping,
         *capture_steps(seen, record, config, side),
-        *mirror_steps(seen, config),
+        *(step for step in mirror_steps(seen, config) if step not in stopping),
         *arm_access_steps(seen, record),
         *(_ledger_steps(seen, record) if phase == "WarmingUp" else []),
-        *filter_steps(seen, copying=config.copying),
+        *(filter_steps(seen, copying=config.copying) if told else []),
     ]
     status = status_of(seen, phase, message, record=record)
     return Plan(
@@ -139,8 +145,13 @@ def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, 
         record=None if record == seen.record else record,
         checkpoint=seen.now - seen.checkpoint_at >= CHECKPOINT_S,
         steps=tuple(steps),
-        push=push_of(seen, config),
+        push=push,
     )
+
+
+def _mirrors_answer(seen: Observation) -> bool:
+    """Whether all did in this look: one that does not may never be told, and is not waited for."""
+    return {pod.uid for pod in seen.pods_of(names.MIRROR)} <= seen.read
 
 
 def _everything(seen: Observation, record: RunRecord) -> list[Step]:

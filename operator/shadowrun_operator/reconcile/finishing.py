@@ -13,16 +13,18 @@ from shadowrun_operator.reconcile.kept import keeps_arms, kept_until
 from shadowrun_operator.reconcile.objects import config_steps
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.pending import POLL_S, SOON_S, record_ended
-from shadowrun_operator.reconcile.plan import Event, Plan, Push, Step
+from shadowrun_operator.reconcile.plan import EditRoute, Event, Plan, Push, Step
 from shadowrun_operator.reconcile.progress import Progress, progress, unread
 from shadowrun_operator.reconcile.push import push_of
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.removal import remaining, removal
-from shadowrun_operator.reconcile.route import filter_steps
+from shadowrun_operator.reconcile.route import filter_steps, left_filter_event
 from shadowrun_operator.reconcile.statuses import Said, status_of, with_condition
 
 GRACE_S = 15.0
 """Beyond the request timeout: how long the last evidence is waited for."""
+REPORT_S = 120.0
+"""After the end: how long a report that the API server refuses is tried again before all is taken down without it."""
 
 
 def begin_finishing(seen: Observation, record: RunRecord, reason: EndReason, message: str) -> Plan:
@@ -46,10 +48,10 @@ def begin_finishing(seen: Observation, record: RunRecord, reason: EndReason, mes
 def finishing(seen: Observation, record: RunRecord) -> Plan:
     """One stage after another; each is done when the cluster shows it, so any of them may be repeated.
 
-    Once there is a verdict, teardown waits for nothing: not even for a report that cannot be stored.
+    Once there is a verdict, teardown waits for nothing but its report, and for that only so long.
     """
     report, before = stored_report(seen), seen.run.status
-    if report is None and before.verdict is None:
+    if report is None and (before.verdict is None or seen.now < record.ended_at + REPORT_S):
         return _last_evidence(seen, record)
     status = status_of(seen, "Finishing", before.message, record=record)
     status = status.model_copy(update={"end_reason": record.end_reason, "report_ref": None})
@@ -76,15 +78,32 @@ def complete(seen: Observation, status: Status, record: RunRecord) -> Plan:
     status = with_condition(seen, status, ConditionType.COMPLETE, ended)
     status = with_condition(seen, status, ConditionType.SUCCEEDED, passed)
     message = f"{status.verdict}: {status.message}"
-    return Plan(status=status, requeue_after=SOON_S, events=(Event("Normal", "Complete", message),))
+    events = (Event("Normal", "Complete", message), *left_filter_event(seen))
+    return Plan(status=status, requeue_after=SOON_S, events=events)
 
 
 def teardown(seen: Observation) -> Plan:
-    """The ShadowRun is being deleted: the same order, without a verdict."""
+    """The ShadowRun is being deleted: the same order, without a verdict.
+
+    As at any other end the mirrors are told before the filter goes; one that does not answer is not waited for long.
+    """
     stop, push = _copying_off(seen)
-    steps = removal(seen)
-    finished = not steps and not remaining(seen)
-    return Plan(status=seen.run.status, requeue_after=POLL_S, steps=(*stop, *steps), push=push, released=finished)
+    told = push is None or seen.now >= _deleted_at(seen) + GRACE_S
+    steps = tuple(step for step in removal(seen) if told or not isinstance(step, EditRoute))
+    finished = told and not steps and not remaining(seen)
+    return Plan(
+        status=seen.run.status,
+        requeue_after=POLL_S,
+        steps=(*stop, *steps),
+        push=push,
+        events=left_filter_event(seen) if finished else (),
+        released=finished,
+    )
+
+
+def _deleted_at(seen: Observation) -> float:
+    deleted = seen.run.metadata.deletion_timestamp
+    return seen.now if deleted is None else times.seconds(deleted)
 
 
 def _last_evidence(seen: Observation, record: RunRecord) -> Plan:
@@ -96,14 +115,14 @@ def _last_evidence(seen: Observation, record: RunRecord) -> Plan:
         # The mirrors are told first: a gateway's refusal to have its route edited must not keep them copying.
         out = filter_steps(seen, copying=False) if push is None else []
         return Plan(status=status, requeue_after=POLL_S, steps=(*steps, *out), push=push)
-    report = report_of(seen, record)
+    report, again = report_of(seen, record), seen.run.status.verdict is not None
     status = with_report(seen, status_of(seen, "Finishing", "", record=record), report)
     return Plan(
         status=status.model_copy(update={"end_reason": record.end_reason}),
-        requeue_after=SOON_S,
+        requeue_after=POLL_S if again else SOON_S,
         checkpoint=True,
         steps=(*steps, report_step(seen, report)),
-        events=(_verdict_event(report),),
+        events=() if again else (_verdict_event(report),),
     )
 
 

@@ -12,6 +12,9 @@ from shadowrun_operator.reconcile.plan import Event, Plan
 from shadowrun_operator.reconcile.removal import arm_removal, arms_left
 from shadowrun_operator.reconcile.statuses import with_condition
 
+HOPELESS_S = 7200.0
+"""A run that is past its expiry for so long (longest answer, drain and all) has passes that never get anywhere."""
+
 
 def keeps_arms(seen: Observation) -> bool:
     """Whether arms that stand at the end stay for a while: without a mirror nothing is sent to them any more."""

@@ -13,7 +13,8 @@ from shadowrun_operator.reconcile.gateway import RouteSeen
 from shadowrun_operator.reconcile.record import Books, RunRecord
 
 API_REFUSED = "The API server refused"
-"""Beginning of the message of a patch that only the API server could judge: it is tried again when the spec changes."""
+NO_EFFECT = "The change in spec.arms.candidate changes nothing"
+"""Beginnings of the messages of changes that only the API server could judge: tried again when the spec changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +93,7 @@ class Observation:
     primary: Manifest | None = None  # the primary's Service
     source: Manifest | None = None  # what the arms are copied from (`manifests.template`)
     capture_service: Manifest | None = None  # whatever Service has the name that spec.capture asks for
+    arm_services: Mapping[str, Manifest] = field(default_factory=dict)  # that external arms' URLs name, by name
     credential_found: bool = True
     objects: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
     foreign: tuple[str, ...] = ()  # objects that are not ours under names the run needs, as "Kind 'name'"

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.given_back import given_back, is_given_back
-from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.names import Manifest, of_version
 from shadowrun_operator.reconcile.plan import Apply, Delete, Step
-from shadowrun_operator.reconcile.route import unclaimed_steps
 
 
 @dataclass(frozen=True)
@@ -38,15 +37,20 @@ def orphan_plans(path_objects: Iterable[Manifest], live_runs: set[tuple[str, str
 
 
 def abandoned_steps(found: Iterable[Manifest], now: float) -> tuple[Step, ...]:
-    """What may be removed now of the objects of one run. A Service that can't be given back keeps its Envoy."""
+    """What may be removed now of the objects of one run. A Service that can't be given back keeps its Envoy.
+
+    A filter in a route is not among it (`route.unclaimed_steps`): it may be refused, and must hold up nothing else.
+    """
     items = list(found)
     path = [item for item in items if item["metadata"]["labels"].get(names.COMPONENT_LABEL) == names.CAPTURE]
     for_copies = [item for item in items if _is_for_copies(item)]
     steps = _deletes([item for item in items if item not in path and item not in for_copies])
-    steps += unclaimed_steps(for_copies, now)
     services = [item for item in path if item["kind"] == "Service" and not is_given_back(item)]
     if services:
-        return (*steps, *(Apply(back) for service in services if (back := given_back(service, now)) is not None))
+        return (
+            *steps,
+            *(Apply(of_version(back, service)) for service in services if (back := given_back(service, now))),
+        )
     return (*steps, *_deletes([item for item in path if item["kind"] != "Service"]))
 
 

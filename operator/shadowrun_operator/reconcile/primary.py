@@ -52,7 +52,7 @@ def _named(source: Manifest, name: str) -> int | None:
     if containers is None:
         return _ANY
     for container in containers:
-        for entry in container.get("ports", []):
+        for entry in container.get("ports") or []:
             if entry.get("name") == name:
                 return int(entry["containerPort"])
     return None

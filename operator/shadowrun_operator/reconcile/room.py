@@ -16,8 +16,12 @@ _POD = {"pods": 1}
 
 
 def pool_of(seen_selector: Mapping[str, str], pod_spec: Manifest) -> dict[str, str]:
-    """Labels of the nodes that the arms' pods may go to: the template's selector, and the spec's over it."""
-    return {**(pod_spec.get("nodeSelector") or {}), **seen_selector}
+    """Labels of the nodes that the arms' pods may go to: the template's selector, and the spec's over it.
+
+    A selector that is none (of a record of an operator that did not look) is the API server's to refuse.
+    """
+    given = pod_spec.get("nodeSelector")
+    return {**(given if isinstance(given, dict) else {}), **seen_selector}
 
 
 def lacking_room(seen: Observation) -> str | None:

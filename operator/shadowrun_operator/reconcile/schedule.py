@@ -15,6 +15,9 @@ from shadowrun_operator.api.spec import Spec
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import Observation
 
+LONGEST_S = 7 * 86400.0
+"""A start deadline in hours of a daily window is never further away on the wall."""
+
 
 @dataclass(frozen=True)
 class Pause:
@@ -61,7 +64,8 @@ def waits_until(spec: Spec, now: float) -> float | None:
 def start_deadline(seen: Observation) -> float:
     """Until when a first pair must be counted: `startDeadline` after the creation, or after a later `startTime`.
 
-    With a daily window only its hours count, so that a run which begins late on one day has the next one too.
+    With a daily window only its hours count, so that a run which begins late on one day has the next one too; but no
+    more than `LONGEST_S`, so that a window of minutes does not let it wait, and its arms stand, for years.
     """
     created, spec = seen.run.metadata.creation_timestamp, seen.run.spec
     since = times.seconds(created) if created else seen.now
@@ -69,12 +73,15 @@ def start_deadline(seen: Observation) -> float:
     window, left = _window(spec), float(spec.start_deadline.seconds)
     if window is None:
         return since + left
+    latest = since + LONGEST_S
     for begins, ends in _spans(window, since):
         begins = max(begins, since)
+        if begins >= latest:
+            break
         if left <= ends - begins:
-            return begins + left
+            return min(begins + left, latest)
         left -= ends - begins
-    raise AssertionError("days never end")
+    return latest
 
 
 def _start_time(spec: Spec) -> float | None:

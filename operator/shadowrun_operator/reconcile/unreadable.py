@@ -4,7 +4,9 @@ Such a body is read as JSON, and as little of it as possible. Where anything was
 could read it, that is taken down before the run is complete (`orphans.abandoned_steps`).
 """
 
+import contextlib
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -14,6 +16,12 @@ from shadowrun_operator.api.spec import Spec
 from shadowrun_operator.api.status import MESSAGE_LENGTH, Condition, ConditionStatus, shortened
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.kept import HOPELESS_S, overdue_s
+from shadowrun_operator.reconcile.observation import OtherRun
+from shadowrun_operator.reconcile.statuses import ACTIVE
+
+LEAVING_S = 120.0
+"""After its deletion a run over which passes fail for no known reason is let go; the sweep takes care of the path."""
 
 
 def end_of(body: Manifest, problem: str, now: float) -> tuple[EndReason, str] | None:
@@ -28,6 +36,37 @@ def end_of(body: Manifest, problem: str, now: float) -> tuple[EndReason, str] | 
     if not expiry and now >= _deadline(body):
         return EndReason.START_DEADLINE_EXCEEDED, f"Not accepted within startDeadline: {problem}"
     return None
+
+
+def is_given_up(body: Manifest, now: float) -> bool:
+    """Whether a run over which passes fail for no known reason is ended like one that cannot be read.
+
+    It is where nothing was accepted yet, where it is being deleted and does not go, and long after its expiry.
+    """
+    leaving = body["metadata"].get("deletionTimestamp")
+    if leaving:
+        return now >= times.seconds(leaving) + LEAVING_S
+    status = body.get("status") or {}
+    return status.get("phase") in (None, "", "Pending") or overdue_s(body, now) >= HOPELESS_S
+
+
+def other_run(body: Manifest, *, older: bool) -> OtherRun | None:
+    """What others must know of a run that cannot be read any more, while something of it may stand; None: nothing."""
+    if (body.get("status") or {}).get("phase") not in (*ACTIVE, "Finishing"):
+        return None
+    spec = body.get("spec")
+    capture = _mapping(spec, "capture")
+    mode = capture.get("mode", "Proxy")
+    block = _mapping(capture, {"External": "external", "HTTPRoute": "httpRoute"}.get(mode, "proxy"))
+    rule = f"{block.get('name', '')}/{block.get('rule', '')}" if mode == "HTTPRoute" else ""
+    primary = _mapping(_mapping(spec, "primary"), "service").get("name", "")
+    return OtherRun(
+        name=body["metadata"]["name"],
+        primary=str(primary) if mode == "Proxy" else "",
+        service_name=str(block.get("serviceName", "")),
+        rule=rule,
+        older=older,
+    )
 
 
 def due(body: Manifest) -> float:
@@ -70,13 +109,21 @@ def ended_status(body: Manifest, problem: str, end: tuple[EndReason, str], now: 
 
 
 def _deadline(body: Manifest) -> float:
-    """`startDeadline` after the creation; the usual one where it can't be read either."""
-    created = times.seconds(body["metadata"]["creationTimestamp"])
+    """`startDeadline` after the creation, or after a later `startTime`; the usual one where it can't be read either."""
+    spec, since = body.get("spec"), times.seconds(body["metadata"]["creationTimestamp"])
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        since = max(since, times.seconds(_mapping(spec, "schedule").get("startTime", "")))
     default: Duration = Spec.model_fields["start_deadline"].default
     try:
-        return created + Duration((body.get("spec") or {}).get("startDeadline", default)).seconds
+        return since + Duration((spec or {}).get("startDeadline", default)).seconds
     except (TypeError, ValueError):
-        return created + default.seconds
+        return since + default.seconds
+
+
+def _mapping(block: Any, field: str) -> Manifest:
+    """What a block has there, if it is a mapping; else an empty one."""
+    found = block.get(field) if isinstance(block, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _conditions(

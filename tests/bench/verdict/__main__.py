@@ -136,9 +136,14 @@ def noise(executor: Executor, table: Noise, runs: int) -> tuple[str, bool]:
 
 def drops(executor: Executor, table: Drops, runs: int) -> tuple[str, bool]:
     """The table in Markdown, and whether what is no dropping is rarely called one."""
-    rows, met = ["| what fails | runs | Fail | 95 % interval | median pairs | goal | met |", _RULE * 7 + "|"], True
+    rows, met = (
+        ["| what fails | runs | Fail | 95 % interval | median pairs | held back | goal | met |", _RULE * 8 + "|"],
+        True,
+    )
     for line in table.lines:
-        found = [o.pairs if o.outcome else math.inf for o in spread_out(executor, line, runs, watched_failures)]
+        outcomes = spread_out(executor, line, runs, watched_failures)
+        found = [o.pairs if o.outcome == "Fail" else math.inf for o in outcomes]
+        held = sum(o.outcome == "Open" for o in outcomes)
         hit = sum(map(math.isfinite, found))
         low, high = binomtest(hit, runs).proportion_ci(method="wilson")
         good = line.is_one or binomtest(hit, runs, table.goal, alternative="greater").pvalue > 0.01
@@ -146,7 +151,8 @@ def drops(executor: Executor, table: Drops, runs: int) -> tuple[str, bool]:
         median = _whole(float(np.quantile(found, 0.5, method="higher"))) if line.is_one else "–"
         goal, said = ("–", "–") if line.is_one else (f"≤ {table.goal:.0%}", "yes" if good else "**no**")
         rows.append(
-            f"| {line.what} | {runs} | {hit / runs:.1%} | {low:.1%} – {high:.1%} | {median} | {goal} | {said} |"
+            f"| {line.what} | {runs} | {hit / runs:.1%} | {low:.1%} – {high:.1%} | {median} |"
+            f" {held / runs:.1%} | {goal} | {said} |"
         )
     return "\n".join(rows), met
 

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from shadowrun_mirror.blocks import BlockSeries
 from shadowrun_mirror.evidence import Amount
 from shadowrun_operator.judge.funnel import ArmCounts, Count
-from shadowrun_operator.judge.hard_drops import is_beyond_chance, matters
+from shadowrun_operator.judge.hard_drops import block_level, matters, scores
 
 from tests.bench.verdict.lengths import SHARES, TOKENS
 from tests.bench.verdict.play import Outcome
@@ -45,7 +45,7 @@ class Failing:
 
 
 def played(world: Failing, random: np.random.Generator) -> Outcome:
-    """Fail at the first look that says so, else open."""
+    """Fail at the first look that says so; else open, for long requests that failed ("Open") or not ("")."""
     at = np.cumsum(random.exponential(1 / world.per_second, world.pairs))
     ranks = ndtr(autoregressive(world.pairs, world.runs_of_length, random))
     tokens = np.exp(np.interp(ranks, SHARES, np.log(TOKENS[world.lengths]))).astype(np.int64)
@@ -58,21 +58,23 @@ def played(world: Failing, random: np.random.Generator) -> Outcome:
 
 
 def _watched(world: Failing, seconds: Whole, tokens: Whole, ours: Flags, theirs: Flags) -> Outcome:
-    known = BlockSeries()
+    known, seen = BlockSeries(), BlockSeries()
+    held = False
     counts = [_running(tokens, flags) for flags in (np.ones_like(ours), ours, theirs)]
     for before, count in pairwise(range(0, world.pairs + 1, _LOOK)):
         for i in range(before, count):
+            seen.add(int(seconds[i]), 0)
             if ours[i] != theirs[i]:
                 known.add(int(seconds[i]), _BYTES * int(tokens[i]), int(ours[i]) - int(theirs[i]))
         whole, failed, others = (of(count) for of in counts)
         arms = (ArmCounts(completed=whole - part, failed={"Timeout": part}) for part in (failed, others))
-        if not matters(whole, *arms):
+        held = matters(whole, *arms)
+        if not held:
             continue
         ended = Amount(requests=whole.requests, bytes=_BYTES * whole.tokens)
-        span = float(seconds[count - 1] - seconds[0])
-        if is_beyond_chance(known, ended, span, world.scopes):
+        if scores(known, ended, block_level([seen, known]), world.scopes).are_beyond_chance:
             return Outcome("Fail", count)
-    return Outcome("", world.pairs)
+    return Outcome("Open" if held else "", world.pairs)
 
 
 def _running(tokens: Whole, flags: Flags) -> Callable[[int], Count]:

@@ -579,6 +579,11 @@ RULES = {
         {"spec.schedule": {"startTime": "2027-02-29T00:00:00Z"}},
         "spec.schedule.startTime",
     ),
+    "a start time is of this century": Rule(
+        {"spec.schedule": {"startTime": "2000-01-01T00:00:01Z"}},
+        {"spec.schedule": {"startTime": "1999-12-31T23:59:59Z"}},
+        "startTime is not an instant of a calendar",
+    ),
     "a window has two ends": Rule(daily(), daily(to=ABSENT), "to: Required value"),
     "a window is not empty": Rule(
         daily(**{"from": "22:00", "to": "06:00"}), daily(**{"from": "09:00", "to": "09:00"}), "two different times"
@@ -587,7 +592,7 @@ RULES = {
     "a time zone exists": Rule(
         daily(timeZone="America/Argentina/Ushuaia"),
         daily(timeZone="Europe/Atlantis"),
-        "spec.schedule.dailyWindow.timeZone",
+        "timeZone is not the name of a time zone",
     ),
     "arms are kept for a while": Rule(
         {"spec.keepArms": {"for": "24h"}}, {"spec.keepArms": {"for": "25h"}}, "above 0s and at most 24h"

@@ -14,6 +14,7 @@ from tests.integration.capture.harness import Behaviour, Message, Peer, answer, 
 ENDLESS_S = 60.0
 SIXTY_MB = 60 << 20
 PIECE = b"x" * (1 << 20)
+CONTINUES = b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000
 
 
 async def never_reads(_: Message, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -53,6 +54,17 @@ async def hangs_up(_: Message, __: asyncio.StreamReader, writer: asyncio.StreamW
 
 async def refuses_before_reading(_: Message, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     await answer(writer, "503 Busy", [("Connection", "close")])
+    return False
+
+
+async def says_continue_without_end(head: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """An answer that never comes to its status; each is complete by itself, so that no limit on heads is met."""
+    await read_body(reader, head)
+    until = asyncio.get_running_loop().time() + ENDLESS_S
+    while asyncio.get_running_loop().time() < until:
+        writer.write(CONTINUES)
+        await writer.drain()
+        await asyncio.sleep(0)
     return False
 
 

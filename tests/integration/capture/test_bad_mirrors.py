@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import statistics
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -19,6 +20,7 @@ from tests.integration.capture.faults import (
     never_reads,
     reads_slowly,
     refuses_before_reading,
+    says_continue_without_end,
 )
 from tests.integration.capture.harness import (
     ONE,
@@ -38,6 +40,7 @@ from tests.integration.capture.harness import (
 
 pytestmark = pytest.mark.path
 
+CONTINUES = "says-continue-without-end"
 LARGEST = 6 << 20
 SMALL, LARGE = 40, 6
 LET_GO_S = 10.5
@@ -82,11 +85,13 @@ MIRRORS = {
     "answers-60-MB": behaves(answers_sixty_megabytes),
     "hangs-up": behaves(hangs_up),
     "refuses-before-reading": behaves(refuses_before_reading),
+    CONTINUES: behaves(says_continue_without_end),
 }
 
 
 @pytest.mark.parametrize(
-    ("name", "hosts"), [*((name, ONE) for name in MIRRORS), ("down", SEVERAL), ("answers-60-MB", SEVERAL)]
+    ("name", "hosts"),
+    [*((name, ONE) for name in MIRRORS), *((name, SEVERAL) for name in ("down", "answers-60-MB", CONTINUES))],
 )
 async def test_no_customer_fails_or_waits_for_a_mirror_that_misbehaves(
     name: str, hosts: tuple[str, ...], tmp_path: Path
@@ -120,6 +125,32 @@ async def test_no_customer_fails_or_waits_for_a_mirror_that_misbehaves(
             await until(given_up, 14.0)  # a copy is let go after ten seconds
         assert time.monotonic() - started < 25.0
         assert len(to_primary.received) == 2 * (SMALL + LARGE)
+
+
+@pytest.mark.parametrize("hosts", [ONE, SEVERAL])
+async def test_customers_have_their_turn_between_answers_that_say_continue_for_ever(
+    hosts: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with running_scene(tmp_path, max_body_bytes=1 << 18, mirror_hosts=hosts) as (capture, _, to_mirror):
+        client = Client(capture.customers)
+        to_mirror.behaviour = says_continue_without_end
+        await capture.follow(directive(max_body_bytes=1 << 18))
+        for _ in range(20):
+            assert (await client.request()).status == 200
+        await capture.follow(directive(version=2, copying=False))
+        name = "copies" if hosts == ONE else "mirror"
+
+        async def all_say_it() -> bool:
+            return (await capture.admin(f"/stats?filter=cluster.{name}.upstream_rq_active$")).strip().endswith(b" 20")
+
+        await until(all_say_it, 5.0)
+        took = []
+        for _ in range(9):
+            started = time.monotonic()
+            assert (await client.request()).status == 200
+            took.append(time.monotonic() - started)
+        client.close()
+        assert statistics.median(took) < 0.25, took
 
 
 async def test_a_body_larger_than_its_limit_is_not_copied(tmp_path: Path) -> None:
@@ -178,11 +209,10 @@ async def test_a_copy_that_no_buffer_on_its_way_has_room_for_holds_up_nobody(tmp
         await capture.launch(LARGEST)
         await capture.stop()
         bootstrap = tmp_path / "bootstrap.yaml"
-        place = "  - name: copies\n    type: STRICT_DNS\n"
+        place = "      socket_options: ["
         assert bootstrap.read_text().count(place) == 1
         narrow = f"level: {socket.SOL_SOCKET}, name: {socket.SO_SNDBUF}, int_value: 4096, state: STATE_PREBIND"
-        option = f"    upstream_bind_config: {{socket_options: [{{{narrow}}}]}}\n"
-        bootstrap.write_text(bootstrap.read_text().replace(place, place + option))
+        bootstrap.write_text(bootstrap.read_text().replace(place, f"{place}{{{narrow}}}, "))
         await capture.exec()
         await until(capture.is_ready, 20.0)
         deaf = stack.enter_context(socket.socket())

@@ -202,7 +202,7 @@ async def test_copies_over_the_cap_wait_in_order_and_the_rest_is_shed() -> None:
         assert await texts_that_arrived(mirror) == ["0", "1", "2"]
     assert lost(counted) == {"Shed": 1}
     assert counted.flagged["Queued"].requests == 2
-    assert counted.queue.quantile(1.0) >= 0.2
+    assert counted.queue.quantile(1.0) > 0.12  # two answers, less the time between the first copy and the third
     assert counted.queue.quantile(0.1) < 0.1
 
 

@@ -11,6 +11,8 @@ import yaml
 from msgspec import structs
 from shadowrun_mirror.config import CaptureRules, Sampling
 from shadowrun_mirror.directive import CaptureDirective, decode_directive
+from shadowrun_mirror.receive import MAX_CONNECTIONS
+from shadowrun_operator.api.traffic import CaptureProxy
 from shadowrun_operator.manifests.bootstrap import ShadowBaggage, capture_ports, envoy_memory_bytes, max_copies
 from shadowrun_operator.manifests.capture import (
     CaptureInputs,
@@ -213,7 +215,6 @@ def test_several_mirrors_are_chosen_by_key_and_then_by_request() -> None:
     policies = to_mirror(replace(INPUTS, mirrors=2))["hash_policy"]
     assert [each["header"]["header_name"] for each in policies] == ["x-conversation-id", "x-request-id"]
     assert all(each["terminal"] for each in policies)
-    assert envoy_memory_bytes(1 << 20, mirrors=2) > envoy_memory_bytes(1 << 20)  # a copy is kept for another try
 
 
 @pytest.mark.parametrize(("baggage", "present"), [("Strip", True), ("Trust", False)])
@@ -261,8 +262,18 @@ def test_a_copy_that_may_go_to_another_mirror_is_taken_in_by_the_process_first()
 @pytest.mark.parametrize("size", [1, 1 << 16, 1 << 20, 6 << 20, 1 << 30])
 def test_copies_have_a_bounded_number_and_room_in_memory(size: int) -> None:
     assert 4 <= max_copies(size) <= 256
-    assert envoy_memory_bytes(size) >= (1 << 30) + 2 * max_copies(size) * size
+    (copies,) = (
+        each for each in bootstrap(with_bodies(size))["static_resources"]["clusters"] if each["name"] == "copies"
+    )
+    (limits,) = copies["circuit_breakers"]["thresholds"]
+    held = 2 * limits["max_requests"] + limits["max_pending_requests"]  # under way twice, waiting once
+    assert envoy_memory_bytes(size) >= (1 << 30) + held * size
     assert max_copies(size) * size <= max(64 << 20, 4 * size)
+
+
+def test_a_mirror_takes_a_connection_for_each_copy_that_all_of_capture_may_hold() -> None:
+    most = CaptureProxy.model_json_schema()["properties"]["replicas"]["maximum"]
+    assert max_copies(1) * (most + 1) <= MAX_CONNECTIONS  # one more while one takes another's place
 
 
 def test_outcomes_are_written_to_a_small_volume_in_memory_that_nothing_waits_for() -> None:

@@ -2,26 +2,33 @@
 
 import copy
 import itertools
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shadowrun_operator.cluster.client import KINDS, ApiRefusal
+from shadowrun_operator.cluster.client import KINDS, ApiRefusal, ApiUnreachable
 from shadowrun_operator.manifests.names import Manifest
 
 from tests.unit.reconcile.routes import patched
+from tests.unit.reconcile.world import _patch_containers
 
 
 class FakeCluster:
-    """Objects by (kind, namespace, name); `refusals` answers a call once with an error."""
+    """Objects by (kind, namespace, name); `refusals` answers a call once with an error, `forbidden` every time."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Manifest] = {}
         self.calls: list[tuple[str, str, str]] = []
         self.refusals: dict[tuple[str, str], ApiRefusal] = {}
+        self.forbidden: dict[tuple[str, str], ApiRefusal | ApiUnreachable] = {}
+        self.writable = True
         self._uids = itertools.count(1)
 
     async def close(self) -> None:
         self.calls.append(("close", "", ""))
+
+    def may_write(self) -> bool:
+        return self.writable
 
     def put(self, manifest: Manifest) -> None:
         """Add an object as a user would."""
@@ -36,14 +43,22 @@ class FakeCluster:
 
     async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
         self._refuse("get", kind)
-        return copy.deepcopy(self.objects.get((kind, namespace, name)))
+        found = self.objects.get((kind, namespace, name))
+        return found and _versioned(found)
 
-    async def list(self, kind: str, namespace: str = "", *, selector: str = "", fields: str = "") -> list[Manifest]:
+    async def list_few(self, kind: str, most: int, *, selector: str = "") -> list[Manifest] | None:
+        found = await self.list(kind, selector=selector)
+        return found if len(found) <= most else None
+
+    async def list(
+        self, kind: str, namespace: str = "", *, selector: str = "", fields: str = "", bare: bool = False
+    ) -> list[Manifest]:
         self._refuse("list", kind)
         node = fields.removeprefix("spec.nodeName=").partition(",")[0]
         wanted = dict(part.split("=") for part in selector.split(",")) if selector else {}
+        served = {"apiVersion": KINDS[kind][0], "kind": kind}
         return [
-            {"apiVersion": KINDS[kind][0], "kind": kind, **copy.deepcopy(item)}
+            {**({"metadata": _versioned(item)["metadata"]} if bare else _versioned(item)), **served}
             for (k, ns, _), item in self.objects.items()
             if k == kind
             and namespace in ("", ns)
@@ -80,6 +95,7 @@ class FakeCluster:
         found["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
         found["metadata"]["generation"] += 1
         found["spec"]["replicas"] = body["spec"]["replicas"]
+        _patch_containers(found["spec"]["template"], body["spec"]["template"])
         return found
 
     async def merge(self, manifest: Manifest) -> Manifest:
@@ -119,7 +135,7 @@ class FakeCluster:
         self.calls.append((verb, manifest["kind"], manifest["metadata"].get("name", "")))
 
     def _refuse(self, verb: str, kind: str) -> None:
-        refusal = self.refusals.pop((verb, kind), None)
+        refusal = self.refusals.pop((verb, kind), None) or self.forbidden.get((verb, kind))
         if refusal is not None:
             raise refusal
 
@@ -127,3 +143,11 @@ class FakeCluster:
     def _key(manifest: Manifest) -> tuple[str, str, str]:
         meta: dict[str, Any] = manifest["metadata"]
         return manifest["kind"], meta["namespace"], meta["name"]
+
+
+def _versioned(item: Manifest) -> Manifest:
+    """Of a ConfigMap another version whenever anything in it is another, whoever changed it."""
+    found = copy.deepcopy(item)
+    if found["kind"] == "ConfigMap":
+        found["metadata"]["resourceVersion"] = str(zlib.crc32(repr(item).encode()))
+    return found

@@ -33,6 +33,7 @@ class Server:
                 "query": dict(request.query),
                 "type": request.headers.get("Content-Type", ""),
                 "auth": request.headers.get("Authorization", ""),
+                "accept": request.headers.get("Accept", ""),
                 "body": json.loads(body) if body else None,
             }
         )
@@ -165,3 +166,37 @@ async def test_a_merge_patches_what_is_there_and_makes_what_is_not(server: Serve
     server.answers = [(403, {"reason": "Forbidden"})]
     with pytest.raises(ApiRefusal):
         await cluster.merge(manifest)
+
+
+async def test_what_the_server_does_not_know_is_refused_where_dropping_it_would_go_unseen(
+    server: Server, cluster: Cluster
+) -> None:
+    await cluster.patch("Deployment", "n", "a", {"spec": {"replicas": 1}})
+    await cluster.create(MANIFEST)
+    strict = {"fieldManager": "shadowrun", "fieldValidation": "Strict"}
+    assert [(r["method"], r["query"]) for r in server.requests] == [("PATCH", strict), ("POST", strict)]
+
+
+async def test_a_list_of_few_is_one_page_or_nothing(server: Server, cluster: Cluster) -> None:
+    items = [{"metadata": {"name": name}} for name in "abc"]
+    server.answers = [
+        (200, {"metadata": {}, "items": items[:2]}),
+        (200, {"metadata": {}, "items": items}),
+        (200, {"metadata": {"continue": "more"}, "items": items[:2]}),
+    ]
+    assert await cluster.list_few("Node", 2, selector="pool=a") == items[:2]
+    assert await cluster.list_few("Node", 2) is None
+    assert await cluster.list_few("Node", 2) is None
+    assert [r["query"] for r in server.requests] == [{"limit": "3", "labelSelector": "pool=a"}, *[{"limit": "3"}] * 2]
+
+
+async def test_of_a_list_the_metadata_alone_may_be_asked_for_and_nothing_is_null(
+    server: Server, cluster: Cluster
+) -> None:
+    one = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "a"}}
+    server.answers = [(200, {"metadata": {}, "items": [one]}), (200, {"metadata": {}, "items": None})]
+    assert await cluster.list("ConfigMap", "n", bare=True) == [one | {"kind": "ConfigMap", "apiVersion": "v1"}]
+    assert await cluster.list("ConfigMap", "n", bare=True) == []
+    assert {request["accept"].partition(";")[2] for request in server.requests} == {
+        "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    }

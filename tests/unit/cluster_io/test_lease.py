@@ -1,5 +1,6 @@
 """Of several replicas at most one acts at any instant, and another takes over when it stops renewing."""
 
+import asyncio
 import random
 from collections.abc import Callable
 from typing import Any
@@ -178,3 +179,19 @@ def test_never_two_at_once_whatever_the_network_and_the_clocks_do(seed: int) -> 
         server.now += dice.choice([0.1, 2.0, 2.0, 6.0, 20.0])
         alone()
     assert held, "somebody acted now and then"
+
+
+async def test_it_is_lost_at_its_deadline_whatever_a_renewal_waits_for() -> None:
+    server = Leases()
+    loop = asyncio.get_running_loop()
+    held: Any = Lease(server, "system", "operator", "a", act_s=0.3, renew_s=0.05, clock=loop.time)  # type: ignore[arg-type]
+    begun = loop.time()
+    assert await held._tried()
+
+    async def hangs(*_: str) -> None:
+        await asyncio.sleep(60)
+
+    server.get = hangs  # type: ignore[method-assign, assignment]
+    await asyncio.wait_for(held.lost(), 3)
+    assert 0.3 <= loop.time() - begun < 2.0, "not when the attempt is given up, which is later"
+    assert not held.is_held()

@@ -4,7 +4,8 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from shadowrun_operator.cluster.client import ApiRefusal, Cluster
+from shadowrun_operator.cluster import room as room_module
+from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable, Cluster
 from shadowrun_operator.cluster.room import MOST_NODES, free_room
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile.observation import NodeRoom
@@ -15,16 +16,25 @@ pytestmark = pytest.mark.operator
 class Nodes:
     """As much of a cluster as is asked: nodes, and the pods bound to each."""
 
-    def __init__(self, count: int, *, refused: int = 0) -> None:
+    def __init__(self, count: int, *, refused: int | Exception | None = None) -> None:
         self.asked: list[dict[str, str]] = []
+        self.running = 0
         self._count, self._refused = count, refused
+
+    async def list_few(self, kind: str, most: int, **selectors: str) -> list[Manifest] | None:
+        self.asked.append({"kind": kind, "most": str(most), **selectors})
+        return [_node(f"n{i}") for i in range(self._count)] if self._count <= most else None
 
     async def list(self, kind: str, namespace: str = "", **selectors: str) -> list[Manifest]:
         self.asked.append({"kind": kind, "namespace": namespace, **selectors})
-        if kind == "Node":
-            return [_node(f"n{i}") for i in range(self._count)]
-        if self._refused:
+        self.running += 1
+        assert self.running == 1, "one list at a time"
+        await asyncio.sleep(0)
+        self.running -= 1
+        if isinstance(self._refused, int):
             raise ApiRefusal(self._refused, "Forbidden", "pods is forbidden")
+        if self._refused is not None:
+            raise self._refused
         resources = {"requests": {"cpu": "250m"}, "limits": {"nvidia.com/gpu": 3}}
         return [{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "resources": resources}]}}]
 
@@ -51,13 +61,18 @@ def test_what_is_bound_to_a_node_is_taken_from_what_it_offers() -> None:
     assert nodes.asked[1]["fields"].startswith("spec.nodeName=n0,")
 
 
-def test_nothing_is_known_where_pods_of_other_namespaces_may_not_be_read() -> None:
-    assert _room(Nodes(1, refused=403)) is None
+@pytest.mark.parametrize("refused", [403, 429, 500, ApiUnreachable("GET /api/v1/pods: TimeoutError")])
+def test_nothing_is_known_where_pods_of_other_namespaces_cannot_be_read(refused: int | Exception) -> None:
+    assert _room(Nodes(2, refused=refused)) is None
 
 
-def test_any_other_refusal_is_one() -> None:
-    with pytest.raises(ApiRefusal):
-        _room(Nodes(1, refused=500))
+def test_several_nodes_are_looked_at_one_after_another() -> None:
+    assert len(_room(Nodes(3)) or ()) == 3
+
+
+def test_a_look_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room_module, "LOOK_S", 0.0)
+    assert _room(Nodes(3)) is None
 
 
 def test_a_pool_too_large_is_not_looked_at() -> None:

@@ -17,6 +17,7 @@ from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.attempts import ledger_entry
 from shadowrun_operator.manifests.given_back import given_back
 from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.kept import HOPELESS_S
 from shadowrun_operator.reconcile.observation import Settings
 
 from tests.unit.cluster_io.fake_cluster import FakeCluster
@@ -258,7 +259,7 @@ async def test_a_run_whose_passes_always_fail_is_taken_down_long_after_its_expir
     _status(cluster)["expiryTime"] = times.written(time.time() - 60)
     await runs.sweep()
     assert "x-candidate" in cluster.names("Deployment")
-    _status(cluster)["expiryTime"] = times.written(time.time() - runs_module.HOPELESS_S - 60)
+    _status(cluster)["expiryTime"] = times.written(time.time() - HOPELESS_S - 60)
     await runs.sweep()
     assert cluster.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"] == {"app": "chat"}
     await runs.sweep()

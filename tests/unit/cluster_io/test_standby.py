@@ -102,3 +102,18 @@ async def test_one_that_loses_the_lease_ends_without_giving_it_up(
     found: Any = lease
     await asyncio.wait_for(run_with(found, operator, liveness=liveness), 5)
     assert ends == [standby.LOST]
+
+
+async def test_one_that_can_never_acquire_the_lease_says_why_and_does_not_end_as_if_all_were_well(
+    liveness: str,
+) -> None:
+    class Broken(Held):
+        async def acquired(self) -> None:
+            raise KeyError("metadata")
+
+    async def operator() -> None:
+        raise AssertionError("it ran")
+
+    found: Any = Broken()
+    with pytest.raises(KeyError, match="metadata"):
+        await asyncio.wait_for(run_with(found, operator, liveness=liveness), 5)

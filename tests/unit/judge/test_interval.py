@@ -3,6 +3,7 @@
 import math
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +13,11 @@ from shadowrun_operator.judge.interval import (
     CAUTION,
     FEW_BLOCKS,
     FULL_BLOCKS,
+    LEAST_FREEDOM,
     MIN_BLOCKS,
     PAIRS_PER_BLOCK,
+    SHORT_FREEDOM,
+    USUAL_ALPHA,
     Estimate,
     estimate,
 )
@@ -106,6 +110,45 @@ def test_blocks_that_happen_to_be_equal_do_not_give_a_zero_width() -> None:
     wilson = binomtest(30, 120).proportion_ci(0.90, method="wilson")
     assert result.lower(0.05) <= wilson.low
     assert result.upper(0.05) >= wilson.high
+
+
+@pytest.mark.parametrize("seconds", [100, 1000])
+def test_far_out_a_single_look_at_a_short_run_knows_its_variance_no_better(seconds: int) -> None:
+    draw, alpha = random.Random(3), 0.025 / 4
+    ours = found([(i, draw.choice((-1, 1))) for i in range(seconds) for _ in range(2)])
+    freedom = min(ours.blocks - 1, SHORT_FREEDOM) if seconds == 100 else ours.blocks - 1
+    low, high = ours.once(alpha)
+    reach = math.sqrt(ours.caution) * ours.error * float(t(freedom).isf(alpha))
+    assert (low, high) == pytest.approx((ours.mean - reach, ours.mean + reach), rel=0.02)
+
+
+def waves(pairs: int, length: int) -> list[tuple[int, int]]:
+    """Two pairs a second; how often one is won changes every `length` pairs."""
+    draw = random.Random(5)
+    shares = [draw.random() for _ in range(pairs // length + 1)]
+    return [(i // 2, int(draw.random() < shares[i // length])) for i in range(pairs)]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "freedom"),
+    [
+        (waves(200, 1), SHORT_FREEDOM),  # as many as there are blocks of 20
+        (waves(460, 1), 23),
+        (waves(200, 30), LEAST_FREEDOM),  # the noise is as long as the blocks
+    ],
+)
+def test_degrees_of_freedom_are_parts_that_do_not_correlate(pairs: list[tuple[int, int]], freedom: float) -> None:
+    assert found(pairs).freedom == pytest.approx(freedom)
+
+
+def test_where_noise_is_known_a_large_loss_is_sooner_beyond_chance_than_ten_degrees_of_freedom_say() -> None:
+    alpha = 0.01 / 4
+    ours = found(waves(560, 10))
+    assert ours.caution > 1
+    assert SHORT_FREEDOM < ours.freedom < ours.blocks - 1
+    ten = msgspec.structs.replace(ours, freedom=SHORT_FREEDOM)
+    assert ten.lower(alpha) < ours.lower(alpha) - 0.02
+    assert ten.lower(USUAL_ALPHA) == ours.lower(USUAL_ALPHA)
 
 
 def test_a_single_rare_loss_is_wider_than_by_blocks() -> None:

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shadowrun_mirror.blocks import STEPS, BlockSeries
-from shadowrun_mirror.config import encode
+from shadowrun_mirror.blocks import STEPS, BlockSeries, weight_of
+from shadowrun_mirror.config import Indicator, encode
+from shadowrun_mirror.evidence import Amount
 from shadowrun_operator.judge.interval import Estimate, estimate
-from shadowrun_operator.judge.missing import worst_cases
 from shadowrun_operator.judge.plan import Traffic, needed_pairs
 from shadowrun_operator.judge.report import Report, decode_report
 from shadowrun_operator.judge.rules import Criterion, Rules
@@ -231,15 +231,45 @@ def test_failing_more_long_requests_never_improves_a_verdict(few: int, more: int
     assert verdict(max(few, more)) <= verdict(min(few, more))
 
 
-def test_what_is_missing_counts_by_its_larger_share() -> None:
+def test_what_is_missing_counts_by_the_most_that_it_may_weigh() -> None:
     rules = Rules(criteria=(REQUESTS, TOKENS))
     recorder = run(rules, same)
     recorder.drop(1, "Shed", 20, size=100_000)
-    report = judged(recorder, rules)
-    by_requests, by_tokens = worst_cases(rules, report.funnel, report.criteria)
+    by_requests, by_tokens = judged(recorder, rules).worst_cases
     assert by_requests.share == pytest.approx(20 / 1220)
-    assert by_tokens.share > 5 * by_requests.share
+    weight = recorder.windows[1].pairs["candidate"]["slo-tokens"].weight
+    assert by_tokens.share == pytest.approx(20 * STEPS / (20 * STEPS + weight))
     assert by_tokens.low == pytest.approx(-by_tokens.share)
+
+
+def shed(present: list[int], missing: list[int], mean: int, oversized: int = 0) -> Report:
+    """A run by tokens without a difference, of pairs and of requests that were shed, both by their sizes in bytes."""
+    rules, recorder = Rules(criteria=(TOKENS,)), Recorder()
+    recorder.indicators = (Indicator(criterion=TOKENS.name, metric="WithinSLO", weight="Tokens", heaviest=5 * mean),)
+    for i, size in enumerate(present):
+        recorder.pair(1, i, {"baseline": 0.5, "candidate": 0.5}, size=size)
+    for size in missing:
+        recorder.drop(1, "Shed", 1, size=size)
+    return judged(recorder, rules, oversized=Amount(requests=oversized, bytes=0))
+
+
+def test_a_larger_share_of_the_weight_may_be_missing_than_of_requests_and_tokens() -> None:
+    report = shed([65_000] * 10 + [258] * 970, [5000] * 20, 1000)
+    assert report.worst_cases[0].share == pytest.approx(0.249, abs=0.001)
+    assert (report.verdict, report.reason) == ("Inconclusive", "LowCoverage")
+    assert "up to 24.9%" in report.message
+    assert '"slo-tokens"' in report.message
+    assert shed([1000] * 980, [1000] * 20, 1000).verdict == "Pass"
+
+
+def test_requests_of_unknown_size_may_weigh_the_most() -> None:
+    assert shed([1000] * 970, [], 1000, oversized=30).worst_cases[0].share == pytest.approx(30 / (30 + 0.2 * 970))
+
+
+@given(st.lists(st.integers(1, 9000), min_size=1, max_size=30), st.lists(st.integers(1, 9000), max_size=30))
+def test_no_more_of_the_weight_is_missing_than_is_said(present: list[int], missing: list[int]) -> None:
+    gone, there = (sum(weight_of(size, 5000) for size in sizes) for sizes in (missing, present))
+    assert shed(present, missing, 1000).worst_cases[0].share >= gone / (gone + there) - 1e-12
 
 
 def test_a_plan_asks_for_more_pairs_where_they_weigh_by_tokens() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shadowrun_mirror.addresses import Addresses, rank
+from shadowrun_mirror.addresses import Addresses, chosen, seated
 
 pytestmark = pytest.mark.mirror
 
@@ -39,22 +39,74 @@ def now() -> list[float]:
     return [100.0]
 
 
-async def test_equal_places_keep_to_one_address_and_to_the_same_rank_of_every_name(
-    monkeypatch: pytest.MonkeyPatch, now: list[float]
+class Arm:
+    """An arm whose pods come and go; where each of some conversations goes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *pods: str) -> None:
+        self.names = Names(*pods)
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", self.names)
+        self.now = 100.0
+        self.addresses = Addresses(lambda: self.now)
+
+    async def homes(self, *pods: str) -> dict[int, str]:
+        """With these pods from now on."""
+        self.names.addresses = pods or self.names.addresses
+        self.now += 6.0
+        await self.addresses.one("arm", 80)
+        await settled()
+        return {place: await self.addresses.one("arm", 80, place) for place in range(400)}
+
+
+PODS = ("10.0.0.3", "10.0.0.1", "10.0.0.2", "10.0.0.4")
+
+
+@pytest.mark.parametrize("gone", PODS)
+@pytest.mark.parametrize("new", ["10.0.0.0", "10.0.0.9"])
+async def test_when_a_pod_is_replaced_no_conversation_of_another_pod_moves(
+    monkeypatch: pytest.MonkeyPatch, gone: str, new: str
 ) -> None:
-    addresses = Addresses(lambda: now[0], ttl_s=5.0)
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", Names("10.0.0.3", "10.0.0.1", "10.0.0.2"))
-    first = [await addresses.one("baseline", 80, place) for place in range(300)]
-    assert first == [await addresses.one("baseline", 80, place) for place in range(300)]
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", Names("10.0.1.2", "10.0.1.3", "10.0.1.1"))
-    second = [await addresses.one("candidate", 80, place) for place in range(300)]
-    assert [address[-1] for address in first] == [address[-1] for address in second]
-    assert min(first.count(address) for address in set(first)) > 60
+    arm = Arm(monkeypatch, *PODS)
+    before = await arm.homes()
+    assert min(list(before.values()).count(pod) for pod in PODS) > 60
+    left = tuple(pod for pod in PODS if pod != gone)
+    without = await arm.homes(*left)
+    assert set(without.values()) == set(left)
+    assert all(without[place] == home for place, home in before.items() if home != gone)
+    after = await arm.homes(new, *left)
+    assert after == {place: new if home == gone else home for place, home in before.items()}
+
+
+async def test_a_pod_that_leaves_for_a_while_gets_its_conversations_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    arm = Arm(monkeypatch, *PODS)
+    before = await arm.homes()
+    await arm.homes(*PODS[1:])
+    assert await arm.homes(*reversed(PODS)) == before
+
+
+async def test_a_pod_more_takes_its_share_and_moves_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    arm = Arm(monkeypatch, *PODS)
+    before = await arm.homes()
+    after = await arm.homes("10.0.0.0", *PODS)
+    moved = [home for place, home in after.items() if home != before[place]]
+    assert set(moved) == {"10.0.0.0"}
+    assert 40 < len(moved) < 120
+
+
+@given(st.lists(st.sets(st.sampled_from("abcdefgh"), min_size=1), min_size=1, max_size=12))
+def test_every_address_has_one_seat_and_keeps_it_while_it_is_there(lookups: list[set[str]]) -> None:
+    seats: list[str] = []
+    there: set[str] = set()
+    for found in lookups:
+        after = seated(seats, list(found))
+        assert found <= set(after)
+        assert len(set(after)) == len(after) <= max(map(len, lookups))
+        assert all(after.index(address) == seats.index(address) for address in found & there)
+        seats, there = after, found
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(1, 16))
 def test_when_one_more_receiver_comes_nobody_moves_but_to_it(place: int, count: int) -> None:
-    assert rank(place, count + 1) in (rank(place, count), count)
+    assert chosen(place, range(count + 1)) in (chosen(place, range(count)), count)
 
 
 async def test_a_name_is_looked_up_once_per_ttl_however_many_ask(

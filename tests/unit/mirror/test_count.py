@@ -323,6 +323,19 @@ def test_what_breaks_on_one_pair_loses_no_other() -> None:
     assert evidence.windows[1].classes["default"].arms["baseline"].completed.requests == 2
 
 
+@pytest.mark.parametrize("missing", [*ARMS, None])
+def test_a_pair_that_breaks_is_counted_nowhere_and_stays_in_flight(missing: str | None) -> None:
+    """It lacks an arm's result, or (None) its block can't be told."""
+    counted = counts()
+    counted.admitted(one := pair())
+    before = snapshot(counted)
+    broken = one if missing else msgspec.structs.replace(one, block_s=0)
+    counted.ended(broken, {arm: result() for arm in ARMS if arm != missing}, 100.0)
+    with pytest.raises((KeyError, ZeroDivisionError)):
+        counted.snapshot(0.0, 1, True, False)
+    assert snapshot(counted).windows == before.windows
+
+
 def test_a_usage_that_does_not_tell_the_output_adds_none() -> None:
     counted = counts()
     told = msgspec.structs.replace(result(), tokens=Tokens(prompt=7, cached=0, output=None))

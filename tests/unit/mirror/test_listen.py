@@ -66,6 +66,22 @@ async def test_a_closed_listener_takes_nothing_more_and_leaves_what_it_took() ->
     visits.close()
 
 
+async def test_what_was_accepted_when_the_listener_closes_and_has_no_protocol_yet_is_closed() -> None:
+    visits = Visits()
+    listener = Listener(visits.made)
+    port = await listener.open("127.0.0.1", 0)
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as waiting:
+        (listening,) = listener._sockets
+        listener._take(listening)
+        assert len(listener._taking) == 1
+        listener.close()
+        await _turns(10)
+        assert visits.open == []
+        assert listener._taking == set()
+        waiting.setblocking(False)
+        assert waiting.recv(1) == b""
+
+
 async def test_without_a_host_it_is_reached_on_every_address() -> None:
     visits = Visits()
     listener = Listener(visits.made)

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shadowrun_mirror import receive
+from shadowrun_mirror import connections, receive
 from shadowrun_mirror.copied import Copy, Headers
 from shadowrun_mirror.receive import Door, Rules
 
@@ -108,7 +108,7 @@ def test_a_copy_that_would_be_shed_is_refused_by_its_head_and_counted_with_the_l
     assert entrance.refused == []
 
 
-def test_a_copy_without_a_declared_length_may_be_shed_too_and_has_the_size_that_had_come() -> None:
+def test_a_copy_without_a_declared_length_may_be_shed_too_and_has_the_size_of_all_that_comes() -> None:
     lengths: list[int | None] = []
 
     def sheds(_: Headers, length: int | None) -> bool:
@@ -125,9 +125,69 @@ def test_a_copy_without_a_declared_length_may_be_shed_too_and_has_the_size_that_
     connection.data_received(b"1\r\n \r\n0\r\n\r\n" + chunked + b"2\r\n{}\r\n0\r\n\r\n")
     assert transport.statuses == [429, 429, 202]
     found = [(copy.body, copy.size, copy.shed) for copy in entrance.copies]
-    assert found == [(None, 0, True), (None, 2, True), (b"{}", 2, False)]
+    assert found == [(None, 2, True), (None, 3, True), (b"{}", 2, False)]
     assert lengths == [None] * 3
     assert (entrance.refused, entrance.door.held_bytes) == ([], 0)
+
+
+@pytest.mark.parametrize("too_large", [False, True])
+@pytest.mark.parametrize("end", ["whole", "cut", "late", "broken"])
+def test_a_refused_copy_of_unknown_length_is_answered_at_once_and_counts_once_it_ends(
+    too_large: bool, end: str
+) -> None:
+    entrance = Entrance(sheds=lambda _, __: not too_large)
+    connection, transport = entrance.connect()
+    first = 1001 if too_large else 1
+    connection.data_received(head("transfer-encoding: chunked") + b"%x\r\n" % first + b"x" * first + b"\r\n")
+    assert transport.statuses == [413 if too_large else 429]
+    connection.data_received(b"1388\r\n" + b"x" * 5000 + b"\r\n")
+    assert entrance.copies == []
+    assert entrance.door.held_bytes <= receive.MAX_HEAD_BYTES
+    if end == "whole":
+        connection.data_received(b"0\r\n\r\n")
+    elif end == "broken":
+        connection.data_received(b"no number\r\n")
+    elif end == "late":
+        entrance.door.drop_late(1.0)
+    connection.connection_lost(None)
+    assert [(copy.body, copy.size, copy.shed) for copy in entrance.copies] == [(None, first + 5000, not too_large)]
+    assert entrance.refused == (["bad_request"] if end == "broken" else [])
+    assert entrance.door.held_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (("content-length: 900",), 429),
+        (("transfer-encoding: chunked",), 429),
+        (("content-length: 1001",), 413),
+        (("content-length: 900", "x-shadowrun-window: 77"), 400),
+    ],
+)
+def test_a_refused_copy_that_asks_first_is_not_told_to_go_on_and_is_the_last_on_its_connection(
+    lines: tuple[str, ...], status: int
+) -> None:
+    entrance = Entrance(sheds=lambda _, __: True)
+    connection, transport = entrance.connect()
+    connection.data_received(head("expect: 100-continue", *lines))
+    assert transport.statuses == [status]
+    assert b"\r\nconnection: close\r\n" in transport.written
+    if b"chunked" not in lines[0].encode():
+        connection.data_received(b"x" * int(lines[0].split()[1]))
+        assert transport.closed
+    connection.connection_lost(None)
+    assert transport.statuses == [status]
+    assert len(entrance.copies) == (status != 400)
+
+
+def test_a_copy_that_asks_first_is_told_to_go_on_and_its_connection_goes_on() -> None:
+    entrance = Entrance()
+    connection, transport = entrance.connect()
+    connection.data_received(head("expect: 100-continue", f"content-length: {len(BODY)}"))
+    connection.data_received(BODY)
+    assert transport.statuses == [100, 202]
+    assert b"close" not in transport.written
+    assert not transport.closed
 
 
 def test_what_is_no_copy_or_too_large_is_not_asked_about() -> None:
@@ -307,13 +367,14 @@ def test_whatever_is_sent_the_held_bytes_are_bounded_and_end_at_zero(
     assert not entrance.door.connections
 
 
-def test_when_all_connections_are_taken_an_idle_one_makes_room_and_a_busy_one_does_not(
+def test_when_all_connections_are_taken_one_that_has_served_makes_room_and_a_busy_one_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(receive, "MAX_CONNECTIONS", 2)
     entrance = Entrance()
     busy, idle = entrance.connect(), entrance.connect()
     busy[0].data_received(head("content-length: 10"))
+    idle[0].data_received(request())
     third = entrance.connect()
     assert (busy[1].closed, idle[1].closed, third[1].closed) == (False, True, False)
     third[0].data_received(head("content-length: 10"))
@@ -321,6 +382,44 @@ def test_when_all_connections_are_taken_an_idle_one_makes_room_and_a_busy_one_do
     assert fourth[1].closed
     assert entrance.refused == ["connections"]
     assert len(entrance.door.connections) == 2
+
+
+def test_a_connection_that_has_sent_nothing_is_kept_for_its_copy_as_long_as_an_upload_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(receive, "MAX_CONNECTIONS", 2)
+    entrance = Entrance()
+    first, second = entrance.connect(), entrance.connect()
+    assert entrance.connect()[1].closed
+    second[0].data_received(request())
+    assert not entrance.connect()[1].closed
+    assert (first[1].closed, second[1].closed) == (False, True)
+    entrance.now = connections.FRESH_S
+    assert not entrance.connect()[1].closed
+    assert first[1].closed
+
+
+def test_a_draining_door_closes_what_has_served_and_takes_one_more_copy_of_what_has_not() -> None:
+    entrance = Entrance()
+    served, fresh = entrance.connect(), entrance.connect()
+    served[0].data_received(request())
+    entrance.door.draining = True
+    for connection in entrance.door.connections:
+        connection.close_if_idle()
+    assert (served[1].closed, fresh[1].closed) == (True, False)
+    fresh[0].data_received(request())
+    assert fresh[1].closed
+    assert len(entrance.copies) == 2
+
+
+def test_a_connection_that_was_accepted_before_the_door_closed_is_dropped_when_it_comes_after() -> None:
+    entrance = Entrance()
+    entrance.door.draining = True
+    connection, transport = entrance.connect()
+    assert transport.closed
+    assert len(entrance.door.connections) == 0
+    connection.connection_lost(None)
+    assert entrance.refused == []
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Arms start from whatever the spec names, differ by what it says, and are judged only as long as that is true."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.reconcile.acceptance import violation
 from shadowrun_operator.reconcile.judging import stored_report
 
 from tests.unit.reconcile.world import World, deployment
@@ -172,3 +174,34 @@ def test_a_named_port_of_the_primary_needs_no_template_where_arms_are_behind_url
     del world.users["Deployment", "chat"]
     world.users["Service", "chat"]["spec"]["ports"][0]["targetPort"] = "web"
     world.until("Running")
+
+
+def _known(selector: dict[str, str] | None, component: str = "", **annotations: str) -> Manifest:
+    labels = {names.COMPONENT_LABEL: component} if component else {}
+    return {"metadata": {"name": "old", "labels": labels, "annotations": annotations}, "spec": {"selector": selector}}
+
+
+@pytest.mark.parametrize(
+    ("service", "said"),
+    [
+        (_known({"app": "chat"}), "picks pods of the primary"),
+        (_known({"app": "chat", "version": "2"}), "picks pods of the primary"),
+        (_known({"app": "chat-old"}, names.CAPTURE), "made for customers' requests"),
+        (_known({"app": "chat-old"}, names.ROUTED), "made for customers' requests"),
+        (_known({"app": "chat-old"}, **{names.STANDS_FOR_ANNOTATION: "chat:8000"}), "made for customers' requests"),
+        (_known({"app": "chat-old"}), ""),
+        (_known(None), ""),
+    ],
+)
+@pytest.mark.parametrize("host", ["old", "old.inference", "old.inference.svc", "old.inference.svc.cluster.local"])
+def test_a_url_that_leads_back_to_the_primary_under_another_name_is_refused(
+    service: Manifest, said: str, host: str
+) -> None:
+    world = _behind_urls()
+    world.body["spec"]["arms"]["template"]["external"] = {**URLS, "candidateURL": f"http://{host}:8000"}
+    problem = violation(dataclasses.replace(world.observe(), arm_services={"old": service}))
+    assert (problem is not None) == bool(said)
+    if problem is not None:
+        assert problem.reason == "TemplateUnsuitable"
+        assert "candidateURL is Service 'old'" in problem.message
+        assert said in problem.message

@@ -1,7 +1,7 @@
 """Every transition of the table happens, for the reason it should, and nothing else does, whatever dies meanwhile."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -11,13 +11,34 @@ from hypothesis import HealthCheck, given, settings
 from shadowrun_operator.api.status import Phase
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import OtherRun
-from shadowrun_operator.reconcile.phases import FOLLOWS, may_follow
 from shadowrun_operator.reconcile.reconcile import PHASES, reconcile
 
 from tests.unit.reconcile.test_any_process_may_die import MISHAPS, _happen
 from tests.unit.reconcile.world import World
 
 pytestmark = pytest.mark.operator
+
+FOLLOWS: Mapping[Phase, tuple[Phase, ...]] = {
+    "Pending": ("Preparing", "Complete"),
+    "Preparing": ("WarmingUp", "Finishing", "Pending"),
+    "WarmingUp": ("Running", "Finishing"),
+    "Running": ("Finishing",),
+    "Finishing": ("Complete",),
+    "Complete": (),
+}
+"""By phase, those that may come next. Back to Pending goes a run that has made something and copied nothing: the API
+server refused the candidate's patch, or an older run was accepted for the same primary at the same time. `Finishing` is
+left out where nothing was made, and nothing follows `Complete`."""
+
+
+def may_follow(before: Phase, after: Phase) -> bool:
+    """Whether a status may show `after` once it has shown `before`: a phase can be over before it was ever written."""
+    reached, ahead = {before}, [before]
+    while ahead:
+        new = [phase for phase in FOLLOWS[ahead.pop()] if phase not in reached]
+        reached.update(new)
+        ahead += new
+    return after in reached
 
 
 def _nothing(world: World) -> None:

@@ -133,6 +133,8 @@ def test_a_run_that_is_suspended_takes_its_filter_out_and_puts_it_back() -> None
     world.until("Running")
     world.body["spec"]["suspend"] = True
     world.turn()
+    assert filtered(world), "the mirrors are told first"
+    world.turn()
     assert not filtered(world)
     for _ in range(int(PUT_BACK_S)):
         world.turn()
@@ -223,7 +225,8 @@ def test_an_abandoned_run_loses_its_filter_and_keeps_its_service() -> None:
     world = routed()
     world.until("Running")
     found = [item for key, item in world.objects.items() if key != ("ConfigMap", "x-evidence")]
-    for step in abandoned_steps(found, world.now):
+    services = [item for item in found if item["kind"] == "Service"]
+    for step in [*abandoned_steps(found, world.now), *unclaimed_steps(services, world.now)]:
         world.step(step)
     assert not filtered(world)
     assert set(world.objects) == {("Service", SERVICE), ("ConfigMap", "x-evidence")}
@@ -426,3 +429,44 @@ def test_the_gateways_of_a_route_are_those_that_have_accepted_it() -> None:
     refused = {"parentRef": {"name": "no"}, "conditions": [{"type": "Accepted", "status": "False"}]}
     document = route(status={"parents": [*accepted()["parents"], other, mesh, refused]})
     assert parents_of(document) == [("infra", "public"), ("inference", "own")]
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_of_a_deleted_run_the_mirrors_are_told_before_the_filter_goes_unless_they_do_not_answer(silent: bool) -> None:
+    world = routed()
+    world.until("Running")
+    world.silent = {"mirror-0"} if silent else set()
+    world.body["metadata"]["deletionTimestamp"] = times.written(world.now)
+    plan = world.turn()
+    assert plan.push is not None
+    assert filtered(world)
+    for _ in range(6 if silent else 1):
+        world.turn()
+    assert not filtered(world)
+
+
+def test_a_mirror_that_does_not_answer_keeps_no_filter_in_the_route_of_a_paused_run() -> None:
+    world = routed(duration="10m")
+    world.until("Running")
+    world.silent = {"mirror-0"}
+    world.body["spec"]["suspend"] = True
+    world.turn()
+    assert not filtered(world)
+
+
+def test_a_finished_run_goes_without_a_filter_that_nobody_may_take_out() -> None:
+    world = routed()
+    world.until("Finishing")
+    for _ in range(100):
+        seen = world.observe()
+        plan = reconcile(seen)
+        allowed = tuple(step for step in plan.steps if not isinstance(step, EditRoute))
+        world.carry_out(seen, dataclasses.replace(plan, steps=allowed))
+        world.pass_time(3.0)
+        if world.phase == "Complete":
+            break
+    assert world.phase == "Complete"
+    assert "FilterLeft" in world.events
+    assert filtered(world)
+    assert claim_of(world.objects["Service", SERVICE]) == "front", "the sweep finds it by this"
+    assert {kind for kind, _ in world.objects} == {"ConfigMap", "Service"}

@@ -13,7 +13,7 @@ from shadowrun_operator.judge.hours import hours
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.judging import stored_report
 from shadowrun_operator.reconcile.reconcile import reconcile
-from shadowrun_operator.reconcile.schedule import changes, copy_until, pause, start_deadline, waits_until
+from shadowrun_operator.reconcile.schedule import LONGEST_S, changes, copy_until, pause, start_deadline, waits_until
 from shadowrun_operator.reconcile.spec_hash import changed_fields, frozen_spec
 
 from tests.unit.reconcile.test_any_process_may_die import MISHAPS, _happen
@@ -242,3 +242,13 @@ def test_the_times_of_a_day_are_those_of_the_calendar() -> None:
     zone_spec = Spec.model_validate(spec(**window("00:00", "23:59", "Europe/Zurich")))
     until = copy_until(zone_spec, begin.timestamp())
     assert until == (begin + timedelta(hours=21, minutes=59)).timestamp(), "the day that clocks go forward has 23 hours"
+
+
+def test_a_window_of_a_minute_does_not_put_the_end_off_for_years() -> None:
+    world = World.with_spec(startDeadline="24h", **window("08:00", "08:01"))
+    assert start_deadline(world.observe()) == START + LONGEST_S
+    assert LONGEST_S == 7 * 24 * HOUR
+    world = World.with_spec(startDeadline="24h", **window("08:00", "20:00"))
+    assert start_deadline(world.observe()) == START + 36 * HOUR
+    world = World.with_spec(startDeadline="24h")
+    assert start_deadline(world.observe()) == START + 24 * HOUR
