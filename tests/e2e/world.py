@@ -232,8 +232,8 @@ def _told(status: Manifest) -> str:
     return f"{json.dumps(shown)} {words}"
 
 
-ENGINE = {"SPEED": "1", "PREFILL_MS": "0.3", "DECODE_MS": "60", "SLOTS": "64"}
-"""With room for all who ask: one that is nearly full has a queue, and nothing it says of itself stays true."""
+ENGINE = {"SPEED": "1", "PREFILL_MS": "0.1", "DECODE_MS": "60", "SLOTS": "64"}
+"""Busy for a fifth of the time and with room for all who ask: one that is nearly full changes from minute to minute."""
 
 
 def primary(name: str) -> list[Manifest]:
