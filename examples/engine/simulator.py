@@ -252,8 +252,9 @@ class Simulator:
 
 async def serve(options: argparse.Namespace) -> None:
     """Serve until cancelled or told to stop."""
+    # Kept for longer than a test lasts: a proxy without retries fails a request that meets the end of its connection.
     runner = web.AppRunner(
-        Simulator(options).application(), handler_cancellation=True, keepalive_timeout=75.0, shutdown_timeout=25.0
+        Simulator(options).application(), handler_cancellation=True, keepalive_timeout=3600.0, shutdown_timeout=25.0
     )
     await runner.setup()
     site = web.TCPSite(runner, "0.0.0.0", options.port)  # noqa: S104  (a server in a pod)

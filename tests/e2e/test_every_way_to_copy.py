@@ -79,7 +79,7 @@ def started(world: World) -> None:
             "by-opening",
             primary="third",
             sampling={"unit": "Conversation", "rate": "100%", "onMissingKey": "Lineage"},
-            admission={"maxInFlight": 4, "timeout": "5s", "queue": {"maxLength": 32, "maxWait": "2s"}},
+            admission={"maxInFlight": 6, "timeout": "5s", "queue": {"maxLength": 32, "maxWait": "2s"}},
         ),
     )
     world.apply(customers("other-customers-keep", "front", 6, "keep"))

@@ -110,9 +110,14 @@ class AtOne:
 async def test_the_process_dies_at_any_write_and_again_after_any_number_of_them(
     mode: str, first: int, every: int, carried_out: bool
 ) -> None:
-    with begun(mode, AtOne(first, every, carried_out=carried_out)) as life:
+    deaths = AtOne(first, every, carried_out=carried_out)
+    with begun(mode, deaths) as life:
         await life.until_over()
-        ended_well(life, mode)
+        if life.status["endReason"] == "StartDeadlineExceeded":  # so many deaths may use up the time there is to start
+            assert deaths.deaths > 10
+            assert (life.left, life.phases[-1:]) == (kept(mode), ["Complete"])
+        else:
+            ended_well(life, mode)
 
 
 class AtRandom:
