@@ -18,9 +18,9 @@ CONNECTIONS = ("keep", "close")
 @pytest.fixture(scope="module")
 def passed(world: World) -> dict[str, object]:
     """A whole run from `kubectl apply` to its end, under customers who keep their connections and others who don't."""
-    world.apply(shadow_run("faster"))
+    world.apply(shadow_run("faster", duration="45s"))
     for connection in CONNECTIONS:
-        world.serve_customers(rate=5, connection=connection)
+        world.serve_customers(rate=3, connection=connection)
     return world.wait_complete("faster", 240)
 
 
