@@ -11,7 +11,7 @@ from typing import NoReturn
 from . import gotools, host
 from .commands import ClusterError
 from .kubectl import client_environment, client_path
-from .local import machine_plan, require_root
+from .local import LocalCluster, machine_plan, require_root
 from .processes import marked_processes
 from .progress import carry_out
 from .providers import PROVIDERS, VARIABLE, cluster
@@ -49,7 +49,11 @@ def parser() -> argparse.ArgumentParser:
     add("status", status, "say what runs")
     tools = add("tools", build_tools, "build the cluster's programs, or those named")
     tools.add_argument("programs", nargs="*", metavar="PROGRAM")
-    add("images", build_base_images, "make whatever the local provider lacks: packages, programs, base images")
+    add(
+        "images",
+        build_base_images,
+        "make whatever the local provider lacks: packages, programs, base images; nothing for others",
+    )
     build = add("build", build_image, "build an image from a Dockerfile, unless it is up to date")
     build.add_argument("tag")
     build.add_argument("context", type=Path)
@@ -94,9 +98,10 @@ def build_tools(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def build_base_images(_: argparse.Namespace) -> int:
-    require_root()
-    carry_out(machine_plan())
+def build_base_images(arguments: argparse.Namespace) -> int:
+    if isinstance(cluster(arguments.provider), LocalCluster):
+        require_root()
+        carry_out(machine_plan())
     return 0
 
 
