@@ -53,7 +53,7 @@ bench: setup ## costs as ratios, into docs/benchmarks.md (ARGS='pipeline rewrite
 bench-verdict: setup ## how often the verdict errs and how many pairs it takes, into docs/benchmarks-verdict.md
 	@$(BIN)/python -m tests.bench.verdict $(ARGS)
 
-bench-aa: setup ## the verdict on known truths, on a cluster with a real engine, into docs/benchmarks-aa.md (an hour)
+bench-aa: setup ## the verdict on known truths, on a cluster with a real engine, into docs/benchmarks-aa.md
 	@$(BIN)/python -m tests.bench.aa $(ARGS)
 
 bench-scale: setup ## one operator and 200 runs, on a cluster with simulated nodes, into docs/benchmarks-scale.md

@@ -11,6 +11,7 @@ callback, not by a task that waits for it: a pair's wake-ups are most of what it
 import asyncio
 import errno
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -93,7 +94,7 @@ class PlainClient:
         return exchange
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol, ABC):
     """One connection for one exchange: opens and closes it, stamps, bounds it in time and bytes, and ends it once.
 
     What is spoken on it is the subclass's: `opened` writes the request, `read` takes bytes and calls `judged` with the
@@ -121,17 +122,17 @@ class Connection(asyncio.Protocol):
 
     # for the subclass
 
+    @abstractmethod
     def opened(self) -> None:
         """The connection is there: write the request."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, data: bytes, at: float) -> None:
         """Bytes read at `at`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cut(self) -> bool:
         """Whether an orderly end of the connection, now, is the end of the answer."""
-        raise NotImplementedError
 
     def judged(self, status: int, headers: Headers) -> bool:
         """Whether to read on by the head; if not, the exchange has failed."""

@@ -7,7 +7,7 @@ objects nor is disturbed.
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -17,7 +17,9 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from shadowrun_operator.api.crd import custom_resource_definition
 from shadowrun_operator.api.run import PLURAL, VERSION
+from shadowrun_operator.cluster.client import Cluster
 
+from tests.integration.api.connection import connected
 from tests.integration.api.manifest import GROUP
 
 NAMESPACE = f"shadowrun-api-{uuid.uuid4().hex[:8]}"
@@ -114,6 +116,14 @@ def _until_established(cluster: HasApi, name: str) -> None:
     while not _is_established(json.loads(cluster.kubectl("get", "crd", name, "-o", "json", timeout=30))):
         assert time.monotonic() < deadline, f"{name} is not served after 60 s"
         time.sleep(0.2)
+
+
+@pytest.fixture
+async def api(cluster: HasApi) -> AsyncIterator[Cluster]:
+    """The operator's own client."""
+    one = Cluster(await connected(cluster.kubeconfig_path))
+    yield one
+    await one.close()
 
 
 @pytest.fixture(scope="session")

@@ -6,28 +6,12 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
 from shadowrun_operator.cluster.client import Cluster
 from shadowrun_operator.cluster.lease import Lease
-
-from tests.integration.api.conftest import HasApi
 
 pytestmark = [pytest.mark.operator, pytest.mark.e2e]
 
 LEASE_S = 4
-
-
-@pytest.fixture
-async def api(cluster: HasApi) -> AsyncIterator[Cluster]:
-    configuration = Configuration()
-    await config.load_kube_config(  # type: ignore[no-untyped-call]
-        str(cluster.kubeconfig_path), client_configuration=configuration
-    )
-    configuration.proxy = None
-    connected = Cluster(ApiClient(configuration=configuration))
-    yield connected
-    await connected.close()
 
 
 @pytest.fixture

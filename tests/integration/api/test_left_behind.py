@@ -1,11 +1,9 @@
 """On a real API server: what a run leaves to customers follows the primary, and only what is meant is ever deleted."""
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
 from shadowrun_operator.cluster.client import ApiRefusal, Cluster
 from shadowrun_operator.manifests.given_back import followed, given_back
 from shadowrun_operator.manifests.names import Manifest
@@ -16,18 +14,6 @@ from tests.integration.api.conftest import HasApi
 from tests.unit.reconcile.world import World
 
 pytestmark = [pytest.mark.operator, pytest.mark.e2e]
-
-
-@pytest.fixture
-async def api(cluster: HasApi) -> AsyncIterator[Cluster]:
-    configuration = Configuration()
-    await config.load_kube_config(  # type: ignore[no-untyped-call]
-        str(cluster.kubeconfig_path), client_configuration=configuration
-    )
-    configuration.proxy = None
-    connected = Cluster(ApiClient(configuration=configuration))
-    yield connected
-    await connected.close()
 
 
 @pytest.fixture

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import pytest
 import yaml
 from kubernetes import client, config
-from kubernetes.aio import config as aio_config
-from kubernetes.aio.client import ApiClient, Configuration
 from shadowrun_operator.cluster.client import ApiRefusal, Cluster
 
 from tests.cluster.base import Cluster as TestCluster
+from tests.integration.api.connection import connected
 from tests.unit.cluster_io import rights
 from tests.unit.cluster_io.api_server import Right
 from tests.unit.surfaces.test_chart import CHART
@@ -154,15 +153,10 @@ def test_one_lease_and_no_other_may_be_read_and_changed(api: client.ApiClient, i
 @pytest.fixture
 async def as_operator(cluster: TestCluster, installed: Installed) -> AsyncIterator[Cluster]:
     """The operator's own client, with the operator's rights and no others."""
-    settings = Configuration()
-    await aio_config.load_kube_config(  # type: ignore[no-untyped-call]
-        config_file=str(cluster.kubeconfig_path), client_configuration=settings
-    )
-    settings.proxy = None
     user = f"system:serviceaccount:{installed.namespace}:{installed.account}"
-    connected = Cluster(ApiClient(configuration=settings, header_name="Impersonate-User", header_value=user))
-    yield connected
-    await connected.close()
+    one = Cluster(await connected(cluster.kubeconfig_path, user=user))
+    yield one
+    await one.close()
 
 
 async def test_its_client_writes_what_runs_need_and_is_refused_the_rest(

@@ -1,12 +1,10 @@
 """What is left of a node is counted by a real API server's lists: of that node's pods alone, in every namespace."""
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 import yaml
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
 from shadowrun_operator.cluster.client import Cluster
 from shadowrun_operator.cluster.room import free_room
 
@@ -15,18 +13,6 @@ from tests.integration.api.conftest import NAMESPACE, HasApi, Runs
 pytestmark = [pytest.mark.operator, pytest.mark.e2e]
 
 GPU = "nvidia.com/gpu"
-
-
-@pytest.fixture
-async def api(cluster: HasApi) -> AsyncIterator[Cluster]:
-    configuration = Configuration()
-    await config.load_kube_config(  # type: ignore[no-untyped-call]
-        str(cluster.kubeconfig_path), client_configuration=configuration
-    )
-    configuration.proxy = None
-    connected = Cluster(ApiClient(configuration=configuration))
-    yield connected
-    await connected.close()
 
 
 @pytest.fixture

@@ -9,13 +9,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from kubernetes.aio import config as kubeconfig
-from kubernetes.aio.client import ApiClient, Configuration
 from shadowrun_operator.cluster.client import ApiRefusal, Cluster
 from shadowrun_operator.manifests.route import edits, filters_of, mirror_filter, says_the_same
 
 from tests.cluster import gatewayapi
 from tests.cluster.base import Cluster as TestCluster
+from tests.integration.api.connection import connected
 from tests.unit.reconcile.routes import route, rule
 
 pytestmark = [pytest.mark.operator, pytest.mark.e2e]
@@ -37,18 +36,9 @@ def namespace(cluster: TestCluster) -> Iterator[str]:
 @pytest.fixture
 async def ours(cluster: TestCluster) -> AsyncIterator[Cluster]:
     """The operator's own client."""
-    client = Cluster(await connected(cluster))
+    client = Cluster(await connected(cluster.kubeconfig_path))
     yield client
     await client.close()
-
-
-async def connected(cluster: TestCluster) -> ApiClient:
-    """A connection to the test cluster, whichever kubeconfig the environment names."""
-    configuration = Configuration()
-    await kubeconfig.load_kube_config(  # type: ignore[no-untyped-call]
-        config_file=str(cluster.kubeconfig_path), client_configuration=configuration
-    )
-    return ApiClient(configuration=configuration)
 
 
 @pytest.fixture
@@ -108,7 +98,7 @@ class WhileAUserEdits(Cluster):
 async def test_an_edit_of_somebody_else_at_the_same_moment_is_kept(
     cluster: TestCluster, ours: Cluster, namespace: str, stored: dict[str, Any]
 ) -> None:
-    disturbed = WhileAUserEdits(await connected(cluster))
+    disturbed = WhileAUserEdits(await connected(cluster.kubeconfig_path))
     wanted = mirror_filter(SERVICE, 1_000_000)
     await disturbed.edit("HTTPRoute", namespace, "front", partial(edits, rule="chat", service=SERVICE, wanted=wanted))
     await disturbed.close()
