@@ -95,7 +95,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     p.add_argument("--prompt-scale", type=float, default=1.0, help="prompt lengths = the trace's x this")
     p.add_argument("--prompt-min", type=int, default=1, help="shortest document, in tokens")
     p.add_argument("--prompt-max", type=int, default=1_000_000, help="longest document, in tokens")
-    p.add_argument("--answer-tokens", type=int, default=16)
+    p.add_argument("--answer-tokens", type=int, default=16, help="longest answer asked for")
+    p.add_argument("--answer-min", type=int, help="shortest answer asked for (default: all as long as the longest)")
     p.add_argument("--no-stream", dest="stream", action="store_false")
     p.add_argument(
         "--connection", choices=["keep", "close"], default="keep", help="keep connections for a while, or close each"
@@ -106,7 +107,10 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--failures", type=Path, help="append every failure to this file, one line of JSON each")
     p.add_argument("--summary", type=Path, help="write the summary to this file")
-    return p.parse_args(argv)
+    options = p.parse_args(argv)
+    if options.answer_min is not None and not 0 < options.answer_min <= options.answer_tokens:
+        p.error(f"--answer-min {options.answer_min} is not between 1 and --answer-tokens {options.answer_tokens}")
+    return options
 
 
 def _log(stream: TextIO | None, answer: Answer, conversation: str, sent: datetime, now: datetime) -> None:
@@ -135,6 +139,9 @@ async def _send_until(stop: asyncio.Event, options: argparse.Namespace, tally: T
     )
     site = Site(shape, random.Random(source.random()), options.conversations)
     answers = random.Random(source.random())
+    arrivals = arrival_times(shape, random.Random(source.random()))
+    lengths = random.Random(source.random())
+    shortest = options.answer_tokens if options.answer_min is None else options.answer_min
     connector = aiohttp.TCPConnector(limit=0, force_close=options.connection == "close")
     timeout = aiohttp.ClientTimeout(total=options.timeout)
     renewals = random.Random(~options.seed)
@@ -145,7 +152,7 @@ async def _send_until(stop: asyncio.Event, options: argparse.Namespace, tally: T
         tally.sent += 1
         tally.in_flight += 1
         sent = datetime.now(UTC)
-        body = conversation.request(options.model, options.answer_tokens, options.stream)
+        body = conversation.request(options.model, lengths.randint(shortest, options.answer_tokens), options.stream)
         last = renewals.random() < 1 / REQUESTS_PER_CONNECTION
         answer = await ask(session, options.url + options.path, body, conversation.id, last=last)
         tally.count(answer, now := datetime.now(UTC))
@@ -155,7 +162,7 @@ async def _send_until(stop: asyncio.Event, options: argparse.Namespace, tally: T
 
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as group:
         open_requests: set[asyncio.Task[None]] = set()
-        for at in arrival_times(shape, random.Random(source.random())):
+        for at in arrivals:
             if options.duration and at > options.duration:
                 break
             tally.behind_s = max(tally.behind_s, time.monotonic() - begun - at)

@@ -39,8 +39,8 @@ def world(installed: Cluster, once: RunOnce, forsaken: World) -> Iterator[World]
         forsaken.wait("expired", "counting", lambda s: s.get("phase") == "Running", 150)
         forsaken.scale_operator(0)
         one.apply(
-            shadow_run("operator-killed", duration="32s"),
-            shadow_run("mirror-killed", primary=PRIMARIES[1], duration="32s"),
+            shadow_run("operator-killed", duration="75s"),
+            shadow_run("mirror-killed", primary=PRIMARIES[1], duration="75s"),
         )
         for primary in PRIMARIES:
             one.serve_customers(primary)

@@ -286,7 +286,8 @@ def customers(name: str, service: str, rate: float, connection: str) -> Manifest
         "prompt-scale": 0.02,
         "prompt-min": 20,
         "prompt-max": 300,
-        "answer-tokens": 8,
+        "answer-tokens": 16,
+        "answer-min": 2,  # as people's differ: with all alike, a median is a line that a breath moves everyone across
         "connection": connection,
         "failures": "/dev/stdout",
     }

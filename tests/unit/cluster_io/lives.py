@@ -63,9 +63,8 @@ class Life:
         self._swept_at = 0.0
         self.runs = self._process()
         self._put_users_objects()
-        body = copy.deepcopy(self.world.body)
-        spec = merged({}, body["spec"])
-        self.server.put({"apiVersion": names.API_VERSION, "kind": names.KIND, **body, "spec": spec})
+        self.world.body["spec"] = merged({}, self.world.body["spec"])
+        self.server.put({"apiVersion": names.API_VERSION, "kind": names.KIND, **copy.deepcopy(self.world.body)})
 
     @property
     def body(self) -> Manifest | None:

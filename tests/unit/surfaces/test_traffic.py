@@ -78,6 +78,30 @@ async def test_nobody_there_is_a_failure_not_a_retry() -> None:
     assert told["failures"] == {"ClientConnectorError": told["sent"]}
 
 
+async def test_answers_are_as_short_and_as_long_as_they_are_asked_to_be() -> None:
+    asked: list[int] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append((await request.json())["max_tokens"])
+        return web.json_response({"choices": [{"message": {"content": "word"}}]})
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        url = str(server.make_url("")).rstrip("/")
+        await ended(await started(url, "--duration=1.5", "--no-stream", "--answer-min=2"))
+    assert set(asked) == {2, 3}
+
+
+@pytest.mark.parametrize("shortest", [0, 17])
+def test_a_shortest_answer_that_is_longer_than_the_longest_is_refused(
+    shortest: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        arguments(["--url=http://x", f"--answer-min={shortest}"])
+    assert f"--answer-min {shortest}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("last", "connections"), [(False, 1), (True, 3)])
 async def test_a_connection_is_kept_until_its_last_request(last: bool, connections: int) -> None:
     """Customers who never closed one would never meet an Envoy that came later."""
