@@ -6,7 +6,15 @@ from functools import partial
 
 from tests.bench.verdict.cost import CLASSES, CRITERIA, counting_us, evidence_bytes, judging_ms
 from tests.bench.verdict.drops import Failing
-from tests.bench.verdict.play import Method, by_each_request, by_minutes, by_the_judge, by_two_bands
+from tests.bench.verdict.play import (
+    FAIL_ALPHA,
+    PASS_ALPHA,
+    Method,
+    by_each_request,
+    by_minutes,
+    by_the_judge,
+    by_two_bands,
+)
 from tests.bench.verdict.world import World
 
 PHIS = (0.0, 0.5, 0.9, 0.98)
@@ -24,11 +32,11 @@ class Line:
 
 @dataclass(frozen=True)
 class FalsePasses:
-    """Candidates worse by exactly the margin: how often they pass. `goal`: the share that may."""
+    """Candidates worse by exactly the margin: how often they pass or fail. `goals`: the shares that may."""
 
     name: str
     lines: tuple[Line, ...]
-    goal: float | None
+    goals: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,7 @@ def _phi(phi: float) -> str:
     return f"φ = {phi:g}"
 
 
+LEVELS = (PASS_ALPHA, FAIL_ALPHA)
 LOAD = FalsePasses(
     "verdict-load",
     (
@@ -99,7 +108,7 @@ LOAD = FalsePasses(
         Line("p95, φ = 0.98, with a control", World(phi=0.98, control=True)),
         Line("p50, φ = 0.98, noise twice as strong", World(phi=0.98, quantile=0.5, noise=0.8)),
     ),
-    goal=0.05,
+    goals=LEVELS,
 )
 TRAFFIC = FalsePasses(
     "verdict-traffic",
@@ -113,7 +122,7 @@ TRAFFIC = FalsePasses(
         Line("4 replicas", World(phi=0.9, replicas=4, pairs=3000)),
         Line("4 replicas, 30% shed, a day's waves", World(phi=0.9, replicas=4, shed=0.3, diurnal=True, pairs=3000)),
     ),
-    goal=0.05,
+    goals=LEVELS,
 )
 _TRACES = ("mooncake", "azure-code", "azure-conv")
 WEIGHTED = FalsePasses(
@@ -136,7 +145,7 @@ WEIGHTED = FalsePasses(
             World(weighted=True, lengths="mooncake", phi=0.9, replicas=4, shed=0.3),
         ),
     ),
-    goal=0.05,
+    goals=LEVELS,
 )
 OTHERS = FalsePasses(
     "verdict-others",
@@ -146,7 +155,7 @@ OTHERS = FalsePasses(
         Line("two bands, φ = 0", World(), by_two_bands),
         Line("two bands, φ = 0.98", World(phi=0.98), by_two_bands),
     ),
-    goal=None,
+    goals=None,
 )
 POWER = Power(
     "verdict-power",
