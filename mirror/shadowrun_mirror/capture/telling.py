@@ -58,7 +58,7 @@ class Telling:
             self._note("")
         except OSError as error:
             batches = []
-            self._note(f"the outcome log cannot be read: {type(error).__name__}")
+            self._note(f"the outcome log cannot be emptied: {type(error).__name__}")
         if batches:
             mirrors = await self._mirrors()
             self._untold += sum(await asyncio.gather(*(self._tell(each, batches) for each in mirrors)))
@@ -112,7 +112,7 @@ class Telling:
 
     def _note(self, trouble: str) -> None:
         if trouble != self._trouble:
-            self.say(trouble or "the outcome log can be read")
+            self.say(trouble or "the outcome log can be emptied")
             self._trouble = trouble
 
 

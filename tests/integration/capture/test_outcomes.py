@@ -42,9 +42,14 @@ from tests.integration.capture.harness import (
 pytestmark = pytest.mark.path
 
 
-def written(capture: Capture) -> list[dict[str, Any]]:
-    """The records that are in the log."""
-    return [json.loads(line) for line in capture.outcome_log.read_bytes().splitlines()]
+def written(capture: Capture, first: int = 0) -> list[dict[str, Any]]:
+    """The records that are in the log, from line `first` on."""
+    return [json.loads(line) for line in capture.outcome_log.read_bytes().lstrip(b"\0").splitlines()[first:]]
+
+
+def taken_by(log: Path) -> int:
+    """Bytes that the log takes, which are fewer than its size: what was read is a hole."""
+    return log.stat().st_blocks * 512
 
 
 async def behaves(head: Message, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -153,15 +158,15 @@ async def test_customers_do_not_wait_for_a_log_without_room_and_memory_stays_bou
         assert await stat(capture, "filesystem.write_failed") > 0
         assert await heap_bytes(capture) - before < 2 << 20  # of about 6 MB
         if log.name != "full":
-            assert log.stat().st_size <= 64 << 10
+            assert taken_by(log) <= 64 << 10
             told = b"\n".join(OutcomeFile(log).take()).split(b"\n")
             assert len(told) > 100
             await asyncio.sleep(1.0)  # there is room again, and what follows is whole
             OutcomeFile(log).take()
-            assert await send_in_batches(capture.customers, [raw] * 20) == 20
+            assert await send_in_batches(capture.customers, [raw] * 21) == 21
 
             async def whole() -> bool:
-                return len(written(capture)) == 20
+                return len(written(capture, first=1)) == 20  # that one may follow on a torn record's line
 
             await until(whole, 5.0)
 
@@ -197,8 +202,7 @@ def requests(first: int, count: int) -> list[bytes]:
     return [(head % number).encode() for number in range(first, first + count)]
 
 
-async def test_records_are_told_once_while_the_log_is_emptied_under_load(tmp_path: Path) -> None:
-    """All of them, but for a write of Envoy's that falls into the moment between the last read and the cut."""
+async def test_every_record_is_told_once_while_the_log_is_emptied_under_load(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     mirror = Told(port)
     async with (
@@ -210,13 +214,15 @@ async def test_records_are_told_once_while_the_log_is_emptied_under_load(tmp_pat
         await mirror.peer.start()
         await capture.follow(directive())
         said: list[str] = []
-        log = OutcomeFile(capture.outcome_log)
-        telling = Telling(log, URL(f"http://127.0.0.1:{port}"), TOKEN, http, said.append)
+
+        def telling() -> Telling:
+            return Telling(OutcomeFile(capture.outcome_log), URL(f"http://127.0.0.1:{port}"), TOKEN, http, said.append)
+
         done = asyncio.Event()
 
         async def tells() -> None:
             while not done.is_set():
-                await telling.turn()
+                await telling().turn()  # anew each time, as after a restart
                 await asyncio.sleep(0.001)  # far more often than it does
 
         telling_on = asyncio.create_task(tells())
@@ -226,17 +232,14 @@ async def test_records_are_told_once_while_the_log_is_emptied_under_load(tmp_pat
         async def all_told() -> bool:
             return len(mirror.records) >= 20_000
 
-        with contextlib.suppress(AssertionError):
-            await until(all_told, 5.0)
+        await until(all_told, 10.0)
         done.set()
         await telling_on
         await mirror.peer.stop()
+        assert taken_by(capture.outcome_log) <= os.sysconf("SC_PAGESIZE")
     assert said == []
-    numbers = sorted(map(int, mirror.ids()))
-    assert len(set(numbers)) == len(numbers), "told twice"
-    assert set(numbers) <= set(range(20_000))
-    assert len(mirror.torn) <= 2
-    assert len(numbers) >= 18_000, "at most a write or two of half a second"
+    assert mirror.torn == []
+    assert sorted(map(int, mirror.ids())) == list(range(20_000))
 
 
 @asynccontextmanager
@@ -278,12 +281,12 @@ async def test_a_name_without_an_address_costs_the_records(tmp_path: Path) -> No
     async with telling_to(tmp_path, "http://nowhere.invalid:9090", said) as (log, telling):
         log.write_bytes(b"1\n2\n")
         await telling.turn()
-        assert log.stat().st_size == 0
+        assert taken_by(log) <= os.sysconf("SC_PAGESIZE")
         await telling.turn()
     assert said == ["outcomes that a mirror was not told: 2"]
 
 
-async def test_a_log_that_cannot_be_read_is_said_once_and_by_its_kind(tmp_path: Path) -> None:
+async def test_a_log_that_cannot_be_emptied_is_said_once_and_by_its_kind(tmp_path: Path) -> None:
     said: list[str] = []
     async with telling_to(tmp_path, "http://127.0.0.1:1", said) as (log, telling):
         log.mkdir()
@@ -291,7 +294,7 @@ async def test_a_log_that_cannot_be_read_is_said_once_and_by_its_kind(tmp_path: 
         await telling.turn()
         log.rmdir()
         await telling.turn()
-    assert said == ["the outcome log cannot be read: IsADirectoryError", "the outcome log can be read"]
+    assert said == ["the outcome log cannot be emptied: IsADirectoryError", "the outcome log can be emptied"]
 
 
 @pytest.mark.parametrize("fault", MIRRORS)
@@ -306,7 +309,7 @@ async def test_whatever_a_mirror_does_with_outcomes_a_turn_ends_and_keeps_nothin
         started = time.monotonic()
         await telling.turn()
         assert time.monotonic() - started < 4.0
-        assert log.stat().st_size == 0
+        assert taken_by(log) <= os.sysconf("SC_PAGESIZE")
     assert len(said) == 1
     assert "canary" not in said[0]
     assert 0 < int(said[0].removeprefix("outcomes that a mirror was not told: ")) <= 200_000
@@ -324,4 +327,4 @@ async def test_the_companion_tells_what_envoy_wrote(tmp_path: Path) -> None:
         await until(told, 5.0)
         client.close()
         assert sorted(json.loads(line)["id"] for line in control.outcomes) == ["r0", "r1", "r2", "r3", "r4"]
-        assert capture.outcome_log.stat().st_size == 0
+        assert written(capture) == []
