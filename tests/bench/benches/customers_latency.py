@@ -14,9 +14,10 @@ from tests.bench.effort import Effort
 from tests.bench.envoy import captures
 from tests.bench.load_program import Turn, Turns, engine, turns
 from tests.bench.receiver import receiver
+from tests.bench.scene import BenchError
 from tests.bench.tables import Line, Table, ratios
 from tests.integration.capture.faults import MIRRORS
-from tests.integration.capture.harness import capture_on_free_ports, directive, free_ports
+from tests.integration.capture.harness import Capture, capture_on_free_ports, directive, free_ports
 
 NAME = "customers-latency"
 RATE, CONNECTIONS, BODY = 150.0, 64, 40_000
@@ -46,14 +47,15 @@ async def measure(effort: Effort) -> Table:
     found: dict[str, dict[str, _Times]] = {}
     asked = failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        async with _standing(Path(folder)) as (client, mirror_port):
+        async with _standing(Path(folder)) as (client, copying):
             await _round(client, order=[0, 1, 2])  # connections, caches
             for name, stands in receivers.items():
-                async with stands(mirror_port):
+                async with stands(copying.mirror_port):
                     taken = [await _round(client, random.Random(n).sample(range(3), 3)) for n in range(rounds)]
                 found[name] = {which: _times(taken, share) for which, share in _WHICH.items()}
                 asked += sum(len(turn.times) for each in taken for turn in each)
                 failed += sum(turn.failed for each in taken for turn in each)
+            await _all_copied(copying, turns=1 + rounds * len(receivers))
     lines = []
     noise: dict[str, float] = {}
     for which in _WHICH:
@@ -74,21 +76,27 @@ async def measure(effort: Effort) -> Table:
 
 
 @contextlib.asynccontextmanager
-async def _standing(folder: Path) -> AsyncIterator[tuple[Turns, int]]:
-    """A client of the three Envoys, in the order copying, idle, twin; and the port of the mirror."""
+async def _standing(folder: Path) -> AsyncIterator[tuple[Turns, Capture]]:
+    """A client of the three Envoys, in the order copying, idle, twin; and the one that copies."""
     (mirror_port,) = free_ports(1)
     async with contextlib.AsyncExitStack() as stack:
         primary = await stack.enter_async_context(engine(first_s=FIRST_S))
-        ports = []
+        standing = []
         for name in (COPYING, IDLE, TWIN):
             capture = capture_on_free_ports(folder / name)
             capture.folder.mkdir()
             capture.primary_port, capture.mirror_port = primary.port, mirror_port
             await stack.enter_async_context(captures(capture, LARGEST))
             await capture.follow(directive(copying=name == COPYING, max_body_bytes=LARGEST))
-            ports.append(capture.customers)
+            standing.append(capture)
         options = {"connections": CONNECTIONS, "size": BODY, "stream": "false", "headers": "x-conversation-id: c#"}
-        yield await stack.enter_async_context(turns(ports, **options)), mirror_port
+        yield await stack.enter_async_context(turns([each.customers for each in standing], **options)), standing[0]
+
+
+async def _all_copied(capture: Capture, *, turns: int) -> None:
+    meant = (await capture.evidence()).windows[1].sampled.requests
+    if meant != turns * REQUESTS:
+        raise BenchError(f"of {turns * REQUESTS} requests {meant} were meant to be copied")
 
 
 async def _round(client: Turns, order: list[int]) -> list[Turn]:
