@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tests.bench.benches import (
+    aiperf,
     customers_cpu,
     customers_latency,
     growth,
@@ -28,21 +29,25 @@ BENCHES = {
     bench.NAME: bench.measure
     for bench in (customers_cpu, customers_latency, pipeline, rewrite, stamps, memory, saturation, growth)
 }
+OPTIONAL = {aiperf.NAME: aiperf.measure}
+"""Those that bring more than this checkout has; only when named."""
 
 
 def main(arguments: list[str]) -> int:
     """Run them; 1 when a goal was missed, so that a script can tell."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"which ({', '.join(BENCHES)}); all without any")
+    known = BENCHES | OPTIONAL
+    which = f"which ({', '.join(BENCHES)}); all these without any. Only by name: {', '.join(OPTIONAL)}"
+    parser.add_argument("names", nargs="*", metavar="name", help=which)
     parser.add_argument("--quick", action="store_true", help="only see that they run; nothing is written")
     given = parser.parse_args(arguments)
-    unknown = set(given.names) - BENCHES.keys()
+    unknown = set(given.names) - known.keys()
     if unknown:
         parser.error(f"no bench is called {', '.join(sorted(unknown))}")
     missed = False
     for name in given.names or BENCHES:
         started = time.monotonic()
-        table = asyncio.run(BENCHES[name](QUICK if given.quick else FULL))
+        table = asyncio.run(known[name](QUICK if given.quick else FULL))
         print(f"\n{name} ({time.monotonic() - started:.0f} s)\n\n{table.markdown(description())}", flush=True)
         missed = missed or any(line.met is False for line in table.lines)
         if not given.quick:

@@ -26,10 +26,15 @@ class BenchError(Exception):
 
 @contextlib.asynccontextmanager
 async def mirror(
-    ports: Sequence[int], *, max_in_flight: int = 256, max_body_bytes: int = 1 << 20, log_level: str = "INFO"
+    ports: Sequence[int],
+    *,
+    max_in_flight: int = 256,
+    max_body_bytes: int = 1 << 20,
+    log_level: str = "INFO",
+    **changes: object,
 ) -> AsyncIterator[MirrorProcess]:
-    """The mirror with one arm per port, alone on the measured core."""
-    config = configuration(ports)
+    """The mirror with one arm per port, alone on the measured core. `changes`: of its configuration."""
+    config = configuration(ports, **changes)
     config = msgspec.structs.replace(
         config,
         run_uid=RUN_UID,

@@ -32,10 +32,11 @@ class Line:
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is met; None without one."""
-        if self.at_most is not None:
-            return self.median <= self.at_most
-        return None if self.at_least is None else self.median >= self.at_least
+        """Whether the goal is met, both where there are two; None without one."""
+        if self.at_most is None and self.at_least is None:
+            return None
+        low = -math.inf if self.at_least is None else self.at_least
+        return low <= self.median <= (math.inf if self.at_most is None else self.at_most)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -57,7 +58,7 @@ class Line:
         lowest, highest = self.interval if interval else (min(self.values), max(self.values))
         spread = f"{_number(lowest)} – {_number(highest)}" if len(self.values) > 1 else "–"
         goals = {"≤": self.at_most, "≥": self.at_least}
-        goal = " ".join(f"{sign} {_number(limit)} {self.unit}" for sign, limit in goals.items() if limit is not None)
+        goal = ", ".join(f"{sign} {_number(limit)} {self.unit}" for sign, limit in goals.items() if limit is not None)
         met = {None: "–", True: "yes", False: "**no**"}[self.met]
         return (self.what, self.reference, f"{_number(self.median)} {self.unit}", spread, goal or "–", met)
 

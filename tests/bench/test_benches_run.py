@@ -40,6 +40,13 @@ def test_a_table_takes_its_place_in_the_document_and_leaves_the_rest(tmp_path: P
     assert "Some conditions. Rounds: 3. Machine: 2 cores." in text
 
 
+@pytest.mark.parametrize(("value", "met"), [(0.96, False), (0.97, True), (1.03, True), (1.04, False)])
+def test_a_goal_may_have_two_sides(value: float, met: bool) -> None:
+    line = Line("a number", (value,), reference="another", at_least=0.97, at_most=1.03)
+    assert line.met is met
+    assert "≤ 1.03 ×, ≥ 0.970 ×" in line.cells()
+
+
 # From tables of the binomial distribution: the k-th lowest and highest of so many.
 @pytest.mark.parametrize(("rounds", "place"), [(2, 1), (5, 1), (6, 1), (9, 2), (12, 3), (20, 6), (40, 14), (60, 22)])
 def test_the_interval_of_a_median_is_between_two_of_its_rounds(rounds: int, place: int) -> None:
