@@ -91,6 +91,7 @@ class EndReason(_Word):
     FAILURE_PROVEN = "FailureProven", "A criterion that gates is refuted: the run could only fail."
     START_DEADLINE_EXCEEDED = "StartDeadlineExceeded", "No pair was counted before spec.startDeadline."
     HARDWARE_MISMATCH = "HardwareMismatch", "The arms ran on unequal nodes."
+    NODE_LOST = "NodeLost", "The cluster lost a node that an arm was on."
     STOPPED = "Stopped", "Somebody set spec.stop.reason."
     EXPIRED = "Expired", "The absolute expiry ended the run before any end condition did."
     SPEC_CHANGED = "SpecChanged", "A part of the spec that decides the evidence changed after the start."

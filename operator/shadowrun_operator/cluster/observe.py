@@ -6,7 +6,7 @@ import logging
 import secrets
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -30,7 +30,15 @@ from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.manifests.route import filters_of
 from shadowrun_operator.manifests.template import inline_source, wanted_source
 from shadowrun_operator.reconcile.gateway import RouteSeen
-from shadowrun_operator.reconcile.observation import FreshSecrets, NodeRoom, Observation, OtherRun, Pod, Settings
+from shadowrun_operator.reconcile.observation import (
+    FreshSecrets,
+    NodeRoom,
+    Observation,
+    OtherRun,
+    Pod,
+    Restart,
+    Settings,
+)
 from shadowrun_operator.reconcile.primary import primary_port
 from shadowrun_operator.reconcile.record import Books, RunRecord
 from shadowrun_operator.reconcile.room import pool_of
@@ -86,6 +94,7 @@ async def observe(
     # What is stored may be coarser than what is remembered, never newer: it is read once.
     books = stored.books if memory.books is None else memory.books
     read: frozenset[str] = frozenset()
+    clocks: Mapping[str, float] = {}
     if token and stored.record is not None and stored.record.copying_since:
         port = primary_port(primary, source, spec.primary.service.port) if primary and source else None
         reading = await replicas.read(
@@ -95,7 +104,7 @@ async def observe(
             companion_port=capture_ports(port.number if port else 0).companion,
         )
         books = books.with_readings(run.uid, reading.mirrors, reading.captures)
-        read = reading.pods_of(run.uid)
+        read, clocks = reading.pods_of(run.uid), reading.clocks
     memory.books = books
     _forget_books(memory, names.object_name(run.name, names.EVIDENCE))
     # A run that has copied has had its turn: no other one matters to it, and looking at all of them costs.
@@ -105,6 +114,7 @@ async def observe(
     ledger = await cluster.get("ConfigMap", run.namespace, LEDGER) if uncounted else None
     route = await route_seen(cluster, run, with_gateways=stored.record is None)
     _remember_giving_back(memory, capture_service, now, filtered=_is_filtered(route, run))
+    nodes = await _arm_nodes(cluster, run, own_pods)
     return Observation(
         now=time.time(),
         run=run,
@@ -119,7 +129,8 @@ async def observe(
         foreign=await _foreign(cluster, run, objects) if stored.record is None else (),
         leftovers=leftovers,
         pods=own_pods,
-        node_labels=await _node_labels(cluster, run, own_pods),
+        node_labels={node: found.get("metadata", {}).get("labels", {}) for node, found in nodes.items()},
+        lost_nodes={node: why for node, found in nodes.items() if (why := lost(found))},
         room=await _room(cluster, run, stored.record, own_pods, memory),
         others=others,
         record=stored.record,
@@ -130,6 +141,7 @@ async def observe(
         given_back_since=memory.given_back_since,
         route=route,
         read=read,
+        clocks=clocks,
         refusal=memory.refusal,
         attempts=earlier_attempts(ledger, siblings),
         ledger=ledger,
@@ -277,10 +289,22 @@ async def _arm_services(cluster: Cluster, run: ShadowRun) -> dict[str, Manifest]
     return {name: item for name, item in zip(wanted, found, strict=True) if item is not None}
 
 
-async def _node_labels(cluster: Cluster, run: ShadowRun, pods: Iterable[Pod]) -> dict[str, dict[str, str]]:
+async def _arm_nodes(cluster: Cluster, run: ShadowRun, pods: Iterable[Pod]) -> dict[str, Manifest]:
+    """Nodes that pods of arms are bound to, by name; one that is gone is empty."""
     nodes = sorted({pod.node for pod in pods if pod.node and pod.component in run.spec.arm_names})
     found = await asyncio.gather(*(cluster.get("Node", "", node) for node in nodes))
-    return {node: (item or {}).get("metadata", {}).get("labels", {}) for node, item in zip(nodes, found, strict=True)}
+    return {node: item or {} for node, item in zip(nodes, found, strict=True)}
+
+
+def lost(node: Manifest) -> str:
+    """Why nothing on a node can be reached any more, in the cluster's own words; "" where it is well."""
+    if not node:
+        return "is gone"
+    conditions = {c["type"]: c for c in node.get("status", {}).get("conditions", [])}
+    ready = conditions.get("Ready", {"status": "True"})
+    if ready["status"] == "True":
+        return ""
+    return f"is not ready: {ready.get('reason', '')} ({ready.get('message', '')})"[:200]
 
 
 async def _room(
@@ -355,7 +379,15 @@ def _pod(pod: Manifest) -> Pod:
         leaving=leaving,
         waiting=_waiting(conditions, [*status.get("initContainerStatuses", []), *statuses]),
         images=tuple(_image(s) for s in statuses if s.get("image")),
+        restarts=tuple(_restart(s) for s in statuses if s.get("restartCount")),
     )
+
+
+def _restart(status: Manifest) -> Restart:
+    """What the last process ended with is in the last state, or still in the present one."""
+    ended = status.get("lastState", {}).get("terminated") or status.get("state", {}).get("terminated") or {}
+    why = f"{ended.get('reason', 'for a reason that is not known')} (exit code {ended.get('exitCode', 'not known')})"
+    return Restart(container=status["name"], count=status["restartCount"], why=why)
 
 
 def _image(status: Manifest) -> str:

@@ -1,11 +1,13 @@
-"""HTTP to the replicas that count: read their evidence, give them their configuration.
+"""HTTP to the replicas that count: read their evidence and their clocks, give them their configuration.
 
 A replica that does not answer is a fact to report, never an exception: the loop goes on with what it has.
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import httpx
 import msgspec
@@ -13,6 +15,8 @@ from shadowrun_mirror.config import MirrorConfig, encode
 from shadowrun_mirror.evidence import CaptureEvidence, Evidence
 
 from shadowrun_operator.manifests.names import COMPANION_PORT, CONTROL_PORT
+
+_Stamped = TypeVar("_Stamped", Evidence, CaptureEvidence)
 
 TIMEOUT = httpx.Timeout(3.0, connect=1.0)
 
@@ -24,6 +28,7 @@ class Reading:
     mirrors: tuple[Evidence, ...]
     captures: tuple[CaptureEvidence, ...]
     failures: tuple[str, ...]
+    clocks: dict[str, float] = field(default_factory=dict)  # by pod uid: seconds its clock is certainly ahead of ours
 
     def pods_of(self, run_uid: str) -> frozenset[str]:
         """Uids of the pods that gave their evidence of this run."""
@@ -34,8 +39,9 @@ class Reading:
 class Replicas:
     """The HTTP client of the replicas of every run."""
 
-    def __init__(self, client: httpx.AsyncClient | None = None) -> None:
+    def __init__(self, client: httpx.AsyncClient | None = None, clock: Callable[[], float] = time.time) -> None:
         self._client = client or httpx.AsyncClient(timeout=TIMEOUT, trust_env=False)
+        self._clock = clock
 
     async def close(self) -> None:
         """Close the connections."""
@@ -45,12 +51,16 @@ class Replicas:
         self, mirrors: Sequence[str], captures: Sequence[str], token: str, *, companion_port: int = COMPANION_PORT
     ) -> Reading:
         """Evidence by pod address: mirrors first, so that capture's later count covers what they received."""
-        from_mirrors = await asyncio.gather(*(self._mirror(address, token) for address in mirrors))
-        from_captures = await asyncio.gather(*(self._capture(address, companion_port, token) for address in captures))
+        clocks: dict[str, float] = {}
+        from_mirrors = await asyncio.gather(*(self._mirror(address, token, clocks) for address in mirrors))
+        from_captures = await asyncio.gather(
+            *(self._capture(address, companion_port, token, clocks) for address in captures)
+        )
         return Reading(
             mirrors=tuple(e for e in from_mirrors if isinstance(e, Evidence)),
             captures=tuple(e for e in from_captures if isinstance(e, CaptureEvidence)),
             failures=tuple(e for e in (*from_mirrors, *from_captures) if isinstance(e, str)),
+            clocks=clocks,
         )
 
     async def push(self, address: str, config: MirrorConfig, token: str) -> str:
@@ -64,19 +74,28 @@ class Replicas:
             return ""
         return f"mirror at {address}: {answer.status_code} on PUT /config: {answer.text[:200]}"
 
-    async def _mirror(self, address: str, token: str) -> Evidence | str:
+    async def _mirror(self, address: str, token: str, clocks: dict[str, float]) -> Evidence | str:
+        asked = self._clock()
         raw = await self._evidence(_url(address, CONTROL_PORT, "/evidence"), token)
         try:
-            return raw if isinstance(raw, str) else Evidence.decode(raw)
+            return raw if isinstance(raw, str) else self._stamped(Evidence.decode(raw), asked, clocks)
         except msgspec.MsgspecError as error:
             return f"mirror at {address}: {error}"
 
-    async def _capture(self, address: str, port: int, token: str) -> CaptureEvidence | str:
+    async def _capture(self, address: str, port: int, token: str, clocks: dict[str, float]) -> CaptureEvidence | str:
+        asked = self._clock()
         raw = await self._evidence(_url(address, port, "/evidence"), token)
         try:
-            return raw if isinstance(raw, str) else CaptureEvidence.decode(raw)
+            return raw if isinstance(raw, str) else self._stamped(CaptureEvidence.decode(raw), asked, clocks)
         except msgspec.MsgspecError as error:
             return f"capture at {address}: {error}"
+
+    def _stamped(self, evidence: _Stamped, asked: float, clocks: dict[str, float]) -> _Stamped:
+        """The same; its clock is noted where it shows no moment between question and answer."""
+        at, answered = evidence.source.time, self._clock()
+        if not asked <= at <= answered:
+            clocks[evidence.source.pod_uid] = at - (asked if at < asked else answered)
+        return evidence
 
     async def _evidence(self, url: str, token: str) -> bytes | str:
         try:

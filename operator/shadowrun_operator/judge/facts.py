@@ -50,7 +50,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     `patch` is the difference between the pod templates of baseline and candidate, as text. `end_message` explains the
     end, for instance the reason somebody gave for stopping. `rates` says what the sampling rates were when copying
     began, and when they changed since; `watch` what was seen of customers; `changes` the history of the fields that may
-    change.
+    change. `clocks`: by mirror pod, how many seconds its clock was ahead of the operator's, 0 where not much.
     """
 
     run: str
@@ -70,6 +70,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     rates: tuple[RateChange, ...] = ()
     watch: Watch | None = None
     changes: tuple[SpecChange, ...] = ()
+    clocks: dict[str, float] = {}
 
     def indicator(self, criterion: str) -> Indicator | None:
         """The indicator a criterion was counted by."""

@@ -9,6 +9,7 @@ A finding says what the verdict is if no graver finding exists. The gravest grou
     Void       NoEvidence                 Inconclusive   no counted pair
     Void       EvidenceMissing            Inconclusive   a pod could not be read, or none of capture where it is ours
     Void       EvidenceInconsistent       Inconclusive   counters contradict each other
+    Void       ClocksApart                Inconclusive   the clocks of mirrors differ by more than the finest block
     Void       NoisyBaseline              Inconclusive   control differs from baseline, see `noise`; or its
                                                          cache holds another share, see `parity`
     Refuted    DroppedHardRequests        Fail           the candidate fails the long requests, see `dropped_hard`
@@ -160,6 +161,19 @@ def evidence_inconsistent(case: Case) -> Finding | None:
     return Finding(group="Void", reason="EvidenceInconsistent", message=message)
 
 
+def clocks_apart(case: Case) -> Finding | None:
+    """Whether the mirrors' blocks of time are the same ones: where they are not, every bound is too narrow."""
+    ahead = case.facts.clocks
+    if not ahead or max(ahead.values()) - min(ahead.values()) <= case.rules.block_s:
+        return None
+    first, last = min(ahead, key=ahead.__getitem__), max(ahead, key=ahead.__getitem__)
+    message = (
+        f"The clock of {last} was {ahead[last] - ahead[first]:.0f} s ahead of that of {first}: what all pairs of one"
+        f" moment share lies in several blocks of time and looks like chance; {case.rules.block_s} s are allowed."
+    )
+    return Finding(group="Void", reason="ClocksApart", message=message)
+
+
 def noisy_baseline(case: Case) -> Finding | None:
     """Whether the control, equal to the baseline, nevertheless differs from it; `noise` says by how much it may."""
     found = noise(case.rules, case.evidence, case.facts)
@@ -284,6 +298,7 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
     no_evidence,
     evidence_missing,
     evidence_inconsistent,
+    clocks_apart,
     noisy_baseline,
     unequal_caches,
     dropped_hard,

@@ -12,6 +12,7 @@ from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.attempts import entered, is_ours, ledger_entry
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.acceptance import Violation, must_yield, refused_before, refused_patch, without_effect
+from shadowrun_operator.reconcile.clocks import clock_events, worst
 from shadowrun_operator.reconcile.endings import deadlines, ending
 from shadowrun_operator.reconcile.finishing import begin_finishing
 from shadowrun_operator.reconcile.hardware import hardware_matches
@@ -38,6 +39,7 @@ from shadowrun_operator.reconcile.push import push_of
 from shadowrun_operator.reconcile.rate import asked
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.removal import remaining, removal
+from shadowrun_operator.reconcile.restarts import counted, restart_events
 from shadowrun_operator.reconcile.room import lacking_room
 from shadowrun_operator.reconcile.route import filter_steps, no_copies_message
 from shadowrun_operator.reconcile.schedule import changes, pause
@@ -72,7 +74,7 @@ def warming_up(seen: Observation, record: RunRecord) -> Plan:
     done = progress(seen)
     record, end = _renewed(seen, record, done), ending(seen, done)
     if end is not None:
-        return begin_finishing(seen, record, *end)
+        return begin_finishing(seen, record, *end, news=_news(seen, record))
     if record.warmed is None:
         return _warming(seen, record, done)
     if not done.lacking:
@@ -85,13 +87,22 @@ def running(seen: Observation, record: RunRecord) -> Plan:
     done = progress(seen)
     record, end = _renewed(seen, record, done), ending(seen, done)
     if end is not None:
-        return begin_finishing(seen, record, *end)
+        return begin_finishing(seen, record, *end, news=_news(seen, record))
     return _steady(seen, record, done, "Running", _running_message(seen, done))
 
 
 def _renewed(seen: Observation, record: RunRecord, done: Progress) -> RunRecord:
     changes = noted(record.changes, seen.run.spec, seen.now)
-    return msgspec.structs.replace(renewed(record, done), changes=changes)
+    return msgspec.structs.replace(
+        renewed(record, done), changes=changes, clocks=worst(record, seen), restarts=counted(record, seen)
+    )
+
+
+def _news(seen: Observation, record: RunRecord) -> tuple[Event, ...]:
+    """What has befallen our processes since the last look; `record` is the renewed one."""
+    if seen.record is None:
+        return ()
+    return (*restart_events(seen.record, seen), *clock_events(seen.record.clocks, record.clocks))
 
 
 def _warming(seen: Observation, record: RunRecord, done: Progress) -> Plan:
@@ -146,6 +157,7 @@ def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, 
         checkpoint=seen.now - seen.checkpoint_at >= CHECKPOINT_S,
         steps=tuple(steps),
         push=push,
+        events=_news(seen, record),
     )
 
 
@@ -207,7 +219,7 @@ def _ledger_steps(seen: Observation, record: RunRecord) -> list[Step]:
 
 def _start_counting(seen: Observation, record: RunRecord, done: Progress) -> Plan:
     frozen = indicators(done.rules, done.evidence.calibration)
-    counting = msgspec.structs.replace(record, indicators=frozen)
+    counting = msgspec.structs.replace(record, indicators=frozen, told_to_count=seen.now)
     paused = pause(seen.run.spec, seen.now) is not None
     config = next_config(seen, counting, copying=not paused, indicators=frozen)
     limits = ", ".join(f"{i.criterion} {i.baseline_limit_s:.3f}s" for i in frozen if i.baseline_limit_s is not None)
@@ -221,7 +233,7 @@ def _start_counting(seen: Observation, record: RunRecord, done: Progress) -> Pla
         checkpoint=True,
         steps=tuple(mirror_steps(seen, config)),
         push=push_of(seen, config),
-        events=(Event("Normal", "CountingStarted", message),),
+        events=(*_news(seen, record), Event("Normal", "CountingStarted", message)),
     )
 
 

@@ -27,7 +27,9 @@ REPORT_S = 120.0
 """After the end: how long a report that the API server refuses is tried again before all is taken down without it."""
 
 
-def begin_finishing(seen: Observation, record: RunRecord, reason: EndReason, message: str) -> Plan:
+def begin_finishing(
+    seen: Observation, record: RunRecord, reason: EndReason, message: str, *, news: tuple[Event, ...] = ()
+) -> Plan:
     """Decide that the run is over: from here on nothing is copied."""
     ended = record_ended(record, seen.now, reason, message)
     steps, push = _copying_off(seen)
@@ -41,7 +43,7 @@ def begin_finishing(seen: Observation, record: RunRecord, reason: EndReason, mes
         checkpoint=True,
         steps=tuple(steps),
         push=push,
-        events=(Event(kind, reason.value, message),),  # type: ignore[arg-type]
+        events=(*news, Event(kind, reason.value, message)),  # type: ignore[arg-type]
     )
 
 

@@ -39,6 +39,15 @@ class FreshSecrets:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Restart:
+    """A container that was started anew, how often, and in words what its last process ended with."""
+
+    container: str
+    count: int
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pod:
     """A pod of ours that has not ended. `waiting` says in words why it is not ready, where the cluster says it.
 
@@ -54,6 +63,7 @@ class Pod:
     leaving: bool = False
     waiting: str = ""
     images: tuple[str, ...] = ()
+    restarts: tuple[Restart, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +110,7 @@ class Observation:
     leftovers: tuple[str, ...] = ()  # of an earlier run of the same name, or on their way out
     pods: tuple[Pod, ...] = ()
     node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    lost_nodes: Mapping[str, str] = field(default_factory=dict)  # of the arms' nodes: what the cluster says of them
     room: tuple[NodeRoom, ...] | None = None  # of the arms' pool while they have no nodes; None: not known
     others: tuple[OtherRun, ...] = ()
     record: RunRecord | None = None
@@ -110,6 +121,7 @@ class Observation:
     given_back_since: float | None = None  # since when customers' requests are known to go their way without us
     route: RouteSeen | None = None  # in mode HTTPRoute
     read: frozenset[str] = frozenset()  # uids of the pods whose evidence was read in this very look
+    clocks: Mapping[str, float] = field(default_factory=dict)  # by pod uid: seconds its clock is ahead of ours, if any
     attempts: Mapping[str, int] = field(default_factory=dict)  # runs that copied before, by hash of the frozen spec
     ledger: Manifest | None = None  # where those are kept beyond the runs themselves
     refusal: str = ""  # what the API server answered to the candidate's patch, if it refused it
@@ -154,6 +166,13 @@ class Observation:
             and status.get("updatedReplicas", 0) >= wanted
             and status.get("readyReplicas", 0) >= wanted
         )
+
+    def why_waiting(self, component: str) -> str:
+        """Why pods of a component are not there or not ready, where the cluster says it."""
+        of_pods = next((pod.waiting for pod in self.pods_of(component) if pod.waiting), "")
+        conditions = ((self.object("Deployment", component) or {}).get("status") or {}).get("conditions", [])
+        refused = next((c for c in conditions if c["type"] == "ReplicaFailure" and c["status"] == "True"), None)
+        return of_pods or (f"{refused['reason']} {refused.get('message', '')}"[:200] if refused else "")
 
     def dead_mirrors(self) -> frozenset[str]:
         """Mirror identities that will never count again: the pod is gone, or its process was started anew."""

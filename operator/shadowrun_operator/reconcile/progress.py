@@ -16,6 +16,7 @@ from shadowrun_operator.judge.rules import Rules, rules_of
 from shadowrun_operator.judge.thresholds import Shortfall, shortfalls
 from shadowrun_operator.judge.verdict import prospect
 from shadowrun_operator.manifests import names
+from shadowrun_operator.reconcile.clocks import began
 from shadowrun_operator.reconcile.known import facts_of
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.rate import Pace, asked, paced, selected_count
@@ -37,6 +38,8 @@ class Progress:
     pace: Pace  # how far the rates are lowered, this look included
     facts: Facts | None  # what else is known; None before the run was accepted
     now: float
+    warm_up_since: float | None  # when the first pair of the warm-up was complete
+    first_counted: float | None  # when the first counted pair was complete
     stood: Mapping[str, Standing]  # since when criteria and verdict were decided, this look not included
     holding_s: float  # how long they must have been before a run may end by it
 
@@ -95,16 +98,6 @@ class Progress:
         return self.funnel.pairs.tokens
 
     @property
-    def first_counted(self) -> float | None:
-        """When the first counted pair was complete."""
-        return self.evidence.counted.first_pair
-
-    @property
-    def warm_up_since(self) -> float | None:
-        """When the first pair of the warm-up was complete."""
-        return self.evidence.warm_up.first_pair
-
-    @property
     def warm_up_state(self) -> str:
         """What the warm-up lacks, for people."""
         if not self.lacking:
@@ -133,6 +126,7 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
     living = [e for key, e in seen.books.mirrors.items() if key not in dead]
     pace = _pace(seen)
     now = None if record is None else msgspec.structs.replace(record, watch=watch, pace=pace)
+    warmed, counted = _beginnings(seen, evidence)
     return Progress(
         rules=rules,
         evidence=evidence,
@@ -142,8 +136,10 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
         watch=watch,
         harm=harm(watch, on, off, seen.now, limits) if limits is not None else None,
         pace=pace,
-        facts=None if now is None else facts_of(seen, now, evidence.counted.first_pair),
+        facts=None if now is None else facts_of(seen, now, counted),
         now=seen.now,
+        warm_up_since=warmed,
+        first_counted=counted,
         stood={} if record is None else record.standings,
         holding_s=_holding_s(seen, rules, evidence),
     )
@@ -151,7 +147,25 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
 
 def renewed(record: RunRecord, done: Progress) -> RunRecord:
     """The record with what this look has added to it; an equal one where that is nothing."""
-    return msgspec.structs.replace(record, watch=done.watch, pace=done.pace, standings=done.standings)
+    return msgspec.structs.replace(
+        record,
+        watch=done.watch,
+        pace=done.pace,
+        standings=done.standings,
+        warming_since=done.warm_up_since or 0.0,
+        counting_since=done.first_counted or 0.0,
+    )
+
+
+def _beginnings(seen: Observation, evidence: Merged) -> tuple[float | None, float | None]:
+    """When the first pairs of the warm-up and of the counted window were complete."""
+    first_warm, first, record = evidence.warm_up.first_pair, evidence.counted.first_pair, seen.record
+    if record is None:
+        return first_warm, first
+    return (
+        began(record.warming_since, first_warm, record.copying_since, seen.now),
+        began(record.counting_since, first, record.told_to_count, seen.now),
+    )
 
 
 def _holding_s(seen: Observation, rules: Rules, evidence: Merged) -> float:

@@ -29,6 +29,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     template: dict[str, Any]  # the primary's pod template as it was at acceptance: every arm starts from it
     expiry: float
     copying_since: float = 0.0
+    warming_since: float = 0.0  # when the first pair of the warm-up was complete (`reconcile.clocks.began`)
+    told_to_count: float = 0.0
+    counting_since: float = 0.0  # when the first counted pair was complete
     arms: dict[str, str] = {}  # which Deployments the copies went to, by arm (`objects.arm_identities`)
     attempt: int = 0  # how many runs of this spec have copied traffic, this one included
     warmed: Window | None = (
@@ -38,6 +41,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     pace: Pace = Pace()  # how far the sampling rates have been lowered
     changes: tuple[SpecChange, ...] = ()  # of the spec, since copying began (`reconcile.history`)
     watch: Watch | None = None  # what was seen of customers with and without copying
+    clocks: dict[str, float] = {}  # by pod: the most that its clock was found off (`reconcile.clocks`)
+    restarts: dict[str, int] = {}  # how often containers were started anew (`reconcile.restarts`)
     standings: dict[str, Standing] = {}  # since when each criterion, and the verdict (""), has been decided as it is
     ended_at: float = 0.0
     end_reason: str = ""

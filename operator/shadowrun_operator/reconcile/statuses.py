@@ -215,7 +215,7 @@ def _arms_ready(seen: Observation) -> Said:
 
 
 def _waiting(seen: Observation, component: str) -> str:
-    why = next((pod.waiting for pod in seen.pods_of(component) if pod.waiting), "")
+    why = seen.why_waiting(component)
     return f"{component} is not ready: {why}" if why else f"{component} is not ready."
 
 

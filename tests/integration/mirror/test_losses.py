@@ -14,9 +14,10 @@ from shadowrun_mirror.lag import LoopLag
 from shadowrun_mirror.pipeline import Clocks
 from shadowrun_mirror.receive import Door
 from shadowrun_mirror.replica import Replica
+from shadowrun_operator.cluster import replicas
 
 from tests.integration.mirror.engine import answers, hangs, streams
-from tests.integration.mirror.rig import Rig, configuration, rig
+from tests.integration.mirror.rig import TOKEN, Rig, configuration, rig
 
 pytestmark = pytest.mark.mirror
 
@@ -321,6 +322,23 @@ async def test_it_expires_by_itself_by_whichever_clock_comes_first(moved: str) -
     assert evidence.expired
     assert not evidence.copying
     assert evidence.windows[1].classes["default"].dropped["Expired"].requests == 2
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
+async def test_a_mirror_whose_clock_is_off_serves_its_evidence_and_the_reader_finds_out_by_how_much(
+    monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    clocks = Clocks(wall=lambda: time.time() + ahead)
+    async with rig(answers(), answers(), clocks=clocks, expiry=time.time() + 7200) as mirror:
+        await mirror.copy()
+        await mirror.settled()
+        monkeypatch.setattr(replicas, "CONTROL_PORT", mirror.replica.control_port)
+        reader = replicas.Replicas()
+        reading = await reader.read(["127.0.0.1"], [], TOKEN)
+        await reader.close()
+    (evidence,) = reading.mirrors
+    assert evidence.windows[1].classes["default"].admitted.requests == 1
+    assert reading.clocks == ({evidence.source.pod_uid: pytest.approx(ahead, abs=30)} if ahead else {})
 
 
 @pytest.mark.parametrize("what", ["_dispatcher.requests", "_counts.admitted"])

@@ -69,6 +69,20 @@ def test_the_expiry_holds_when_the_wall_clock_is_set_back_however_often_it_is_co
     assert lease.standing(after(5, wall_jump=-5000)) == Standing.EXPIRED
 
 
+@given(st.floats(-500, 500), st.floats(-500, 500))
+def test_copying_ends_by_whichever_clock_is_first_the_mirror_s_or_capture_s(mirror: float, capture: float) -> None:
+    """Each is so much ahead of the true time; nobody else is there to end the run."""
+    answer, step = told(expiry=START.wall + 600), 4.0
+    lease, last = boot_lease(answer, after(0, wall_jump=capture)), 0.0
+    for second in (step * i for i in range(300)):
+        now = after(second, wall_jump=capture)
+        over = START.wall + second + mirror >= answer.expiry
+        lease = lease.renewed(msgspec.structs.replace(answer, copying=not over), now)
+        if lease.standing(now) == Standing.COPYING:
+            last = second
+    assert 600 - max(mirror, capture) - 2 * step <= last <= 600 - max(mirror, capture)
+
+
 @given(
     st.lists(st.tuples(st.floats(0, 30), st.floats(-10_000, 10_000), st.floats(-100, 100)), max_size=20),
     st.floats(1, 500),

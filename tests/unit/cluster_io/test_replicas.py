@@ -45,6 +45,25 @@ async def test_mirrors_are_read_before_capture_and_all_with_the_token() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ours", "ahead"),
+    [
+        ((1.0, 1.0), {}),
+        ((0.5, 3.0), {}),  # a slow answer is no proof of anything
+        ((101.0, 102.0), {"u": -100.0}),
+        ((0.2, 0.4), {"u": 0.6}),
+    ],
+)
+async def test_a_clock_counts_as_off_by_no_more_than_is_certain(
+    ours: tuple[float, float], ahead: dict[str, float]
+) -> None:
+    wire = Wire(port9090=httpx.Response(200, content=MIRROR))
+    replicas = Replicas(httpx.AsyncClient(transport=httpx.MockTransport(wire)), iter(ours).__next__)
+    reading = await replicas.read(["10.0.0.1"], [], "t")
+    await replicas.close()
+    assert reading.clocks == pytest.approx(ahead)
+
+
+@pytest.mark.parametrize(
     ("answer", "says"),
     [
         (httpx.ConnectError("no"), "ConnectError"),

@@ -87,6 +87,25 @@ def test_unequal_or_unverified_hardware_is_inconclusive_where_required(matched: 
     assert judge(DEFAULT_RULES, recorder.merged(), known).verdict == "Fail"
 
 
+@pytest.mark.parametrize(
+    ("clocks", "reason"),
+    [
+        ({"m-0": 0.0}, "CriterionFailed"),
+        ({"m-0": -3600.0}, "CriterionFailed"),  # alone, it puts all pairs of one moment into one block
+        ({"m-0": 0.0, "m-1": 0.9}, "CriterionFailed"),
+        ({"m-0": -30.0, "m-1": -30.5}, "CriterionFailed"),
+        ({"m-0": 0.0, "m-1": -2.0, "m-2": 3.0}, "ClocksApart"),
+    ],
+)
+def test_mirrors_that_do_not_agree_on_the_time_leave_no_verdict(clocks: dict[str, float], reason: str) -> None:
+    recorder = recorded(candidate=slower)
+    report = judge(DEFAULT_RULES, recorder.merged(), msgspec.structs.replace(facts(recorder), clocks=clocks))
+    assert report.reason == reason
+    if reason == "ClocksApart":
+        assert said(report)[0] == "Inconclusive"
+        assert "The clock of m-2 was 5 s ahead of that of m-1" in report.message
+
+
 def test_no_pairs_are_no_evidence() -> None:
     report = judged(recorded(pairs=0))
     assert said(report) == ("Inconclusive", "NoEvidence")

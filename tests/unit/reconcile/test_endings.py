@@ -39,6 +39,14 @@ def _mismatch(world: World) -> None:
     world.nodes["node1"] = None
 
 
+def _lose_node(world: World) -> None:
+    world.lost["node1"] = "is not ready: NodeStatusUnknown (Kubelet stopped posting node status.)"
+
+
+def _lose_node_and_its_labels(world: World) -> None:
+    world.lost["node1"], world.nodes["node1"] = "is gone", None
+
+
 def _leap_past_expiry(world: World) -> None:
     world.now += 3600
 
@@ -68,6 +76,8 @@ CASES: list[tuple[str, Callable[[World], None], str]] = [
     ("arm replaced", _replace_arm, "ArmChanged"),
     ("arm deleted", _delete_arm, "ArmChanged"),
     ("label gone", _mismatch, "HardwareMismatch"),
+    ("node not ready", _lose_node, "NodeLost"),
+    ("node gone", _lose_node_and_its_labels, "NodeLost"),
     ("past expiry", _leap_past_expiry, "Expired"),
 ]
 

@@ -32,7 +32,7 @@ from shadowrun_operator.manifests.route import edits, filters_of
 from shadowrun_operator.manifests.template import inline_source, wanted_source
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.gateway import GatewaySeen, RouteSeen
-from shadowrun_operator.reconcile.observation import FreshSecrets, Observation, OtherRun, Pod, Settings
+from shadowrun_operator.reconcile.observation import FreshSecrets, Observation, OtherRun, Pod, Restart, Settings
 from shadowrun_operator.reconcile.plan import Apply, Create, Delete, EditRoute, Merge, PatchCandidate, Plan, Step
 from shadowrun_operator.reconcile.reconcile import reconcile
 from shadowrun_operator.reconcile.record import Books, RunRecord
@@ -144,6 +144,9 @@ class World:
     given_back_since: float | None = None
     starting: bool = True  # whether pods become ready
     silent: set[str] = field(default_factory=set)  # names of pods that don't answer the operator
+    ahead: dict[str, float] = field(default_factory=dict)  # seconds that a pod's clock is ahead, by its name
+    lost: dict[str, str] = field(default_factory=dict)  # nodes that the cluster has lost, and what it says of them
+    restarts: dict[str, int] = field(default_factory=dict)  # how often a pod's container was started anew
     others: tuple[OtherRun, ...] = ()
     ledger: Manifest | None = None  # how many runs of a spec there have been
     route: Manifest | None = None  # the user's HTTPRoute
@@ -235,6 +238,8 @@ class World:
             read=read,
             others=self.others,
             node_labels={name: {} if gpu is None else {"gpu": gpu} for name, gpu in self.nodes.items()},
+            lost_nodes=self.lost,
+            clocks={pod.uid: self.ahead[pod.name] for pod in self.pods.values() if pod.name in self.ahead},
             record=self.record,
             books=self.books,
             checkpoint_at=self.stored_at,
@@ -302,7 +307,9 @@ class World:
         """Pods start, mirrors count."""
         self._start_pods()
         copying = [
-            uid for uid, config in self.configs.items() if wants_copies(config, self.now) and self.now < config.expiry
+            uid
+            for uid, config in self.configs.items()
+            if wants_copies(config, self._clock(uid)) and self._clock(uid) < config.expiry
         ]
         taking = [uid for uid in copying if not _pausing(self.configs[uid])]
         if copying:
@@ -403,6 +410,7 @@ class World:
                     address=f"{name}-{deaths}",
                     node=node,
                     ready=self.starting,
+                    restarts=self._restarts(component, name),
                 )
         self.pods = wanted
         living = {pod.uid for pod in self._of(names.MIRROR)}
@@ -410,6 +418,14 @@ class World:
         for uid in sorted(living - self.configs.keys()):
             boot = self.objects["Secret", "x-mirror"]["data"]["config.json"]
             self.configs[uid] = decode_config(base64.b64decode(boot))
+
+    def _clock(self, uid: str) -> float:
+        """What a pod takes for the time."""
+        return self.now + next((self.ahead.get(pod.name, 0.0) for pod in self.pods.values() if pod.uid == uid), 0.0)
+
+    def _restarts(self, component: str, name: str) -> tuple[Restart, ...]:
+        count = self.restarts.get(name, 0)
+        return (Restart(container=component, count=count, why="OOMKilled (exit code 137)"),) if count else ()
 
     def _count(self, uid: str, pairs: int, place: int) -> None:
         """One mirror counts. All but the first have one copy in flight that never ends, so that a death loses it."""
@@ -419,7 +435,7 @@ class World:
         if pairs:
             number = config.window
             arms = tuple(arm.name for arm in config.arms)
-            added = _pairs(number, pairs, arms, config, self.now)
+            added = _pairs(number, pairs, arms, config, self._clock(uid))
             if place and number not in windows:
                 stuck = Amount(requests=1, bytes=BODY_BYTES)
                 added.classes["default"].received += stuck
@@ -429,10 +445,10 @@ class World:
         sequence = before.source.sequence + 1 if before else 1
         self.evidence[pod.uid] = Evidence(
             run_uid=UID,
-            source=Source(pod=pod.name, pod_uid=pod.uid, epoch="e", sequence=sequence, time=self.now),
+            source=Source(pod=pod.name, pod_uid=pod.uid, epoch="e", sequence=sequence, time=self._clock(uid)),
             config_version=config.version,
             copying=config.copying,
-            expired=self.now >= config.expiry,
+            expired=self._clock(uid) >= config.expiry,
             windows=windows,
         )
 

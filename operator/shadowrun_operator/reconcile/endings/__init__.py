@@ -10,6 +10,7 @@ from shadowrun_operator.reconcile.endings.failure_proven import FailureProven
 from shadowrun_operator.reconcile.endings.gpu_hours_reached import GPUHoursReached, gpu_hours_due
 from shadowrun_operator.reconcile.endings.hardware_mismatch import HardwareMismatch
 from shadowrun_operator.reconcile.endings.live_path_harmed import LivePathHarmed
+from shadowrun_operator.reconcile.endings.node_lost import NodeLost
 from shadowrun_operator.reconcile.endings.pairs_reached import PairsReached
 from shadowrun_operator.reconcile.endings.protocol import Ending
 from shadowrun_operator.reconcile.endings.spec_changed import SpecChanged
@@ -28,6 +29,7 @@ ENDINGS: tuple[Ending, ...] = (
     EvidenceLost(),
     Expired(),
     StartDeadlineExceeded(),
+    NodeLost(),
     HardwareMismatch(),
     FailureProven(),
     DurationReached(),

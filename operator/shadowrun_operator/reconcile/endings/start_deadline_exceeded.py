@@ -29,6 +29,6 @@ def _unready(seen: Observation) -> list[str]:
     for component in seen.components:
         if seen.all_ready(component):
             continue
-        why = next((pod.waiting for pod in seen.pods_of(component) if pod.waiting), "")
+        why = seen.why_waiting(component)
         parts.append(f"{component} ({why})" if why else component)
     return parts

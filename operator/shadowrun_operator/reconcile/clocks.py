@@ -1,0 +1,49 @@
+"""What of a run depends on the clocks of several machines, and how far they are off the operator's. Pure.
+
+Replicas stamp what they count by clocks of their own. Two things follow here: no instant that a replica gives moves an
+end of the run (`began`), and a clock that is off is said.
+"""
+
+from collections.abc import Mapping
+
+from shadowrun_operator.manifests import names
+from shadowrun_operator.reconcile.observation import Observation
+from shadowrun_operator.reconcile.plan import Event
+from shadowrun_operator.reconcile.record import RunRecord
+
+ALLOWED_S = 1.0
+"""The finest block of time: clocks nearer than that put pairs of one moment into the same block, or the next."""
+
+
+def began(known: float, first: float | None, told: float, now: float) -> float | None:
+    """When a window's first pair was complete, by the operator's clock; None before.
+
+    `first` is what a replica says. It cannot have been before the replicas were told of the window (`told`), nor after
+    the look that has seen it first; what was found then is `known` ever after.
+    """
+    if known or first is None:
+        return known or None
+    return min(max(first, told), now)
+
+
+def worst(record: RunRecord, seen: Observation) -> dict[str, float]:
+    """By pod, the most that the clock of a replica was ever found off, where that is more than is allowed."""
+    found = dict(record.clocks)
+    for pod in seen.pods_of(names.MIRROR, names.CAPTURE):
+        off = seen.clocks.get(pod.uid, 0.0)
+        if abs(off) > abs(found.get(pod.name, 0.0)) + ALLOWED_S:
+            found[pod.name] = round(off, 1)
+    return found
+
+
+def clock_events(before: Mapping[str, float], now: Mapping[str, float]) -> tuple[Event, ...]:
+    """One for each replica whose clock is found off for the first time."""
+    return tuple(Event("Warning", "ClockOff", _sentence(pod, off)) for pod, off in now.items() if pod not in before)
+
+
+def _sentence(pod: str, off: float) -> str:
+    way = "ahead of" if off > 0 else "behind"
+    return (
+        f"The clock of {pod} is {abs(off):.0f} s {way} the operator's: it stops copying so much too"
+        f" {'early' if off > 0 else 'late'} by itself, and counts pairs under other times than they had."
+    )
