@@ -84,18 +84,18 @@ class LocalCluster(Cluster):
     def _start_machines(self, lane: Lane) -> None:
         host.remove_tree(self.state.logs)
         self.state.nodes.mkdir(parents=True)
-        write_archive(baseimages.PAUSE.reference, baseimages.PAUSE.tag, self._pause_archive)
+        write_archive(baseimages.PAUSE.reference, baseimages.PAUSE.tag, self.pause_archive)
         machines = [partial(self._start_machine, one, lane) for one in NODES]
         at_once([partial(controlplane.start_api, self.state, lane), *machines])
 
     @property
-    def _pause_archive(self) -> Path:
+    def pause_archive(self) -> Path:
         return self.state.nodes / "pause.tar"
 
     def _start_machine(self, one: Node, lane: Lane) -> None:
         node.power_on(one, self.state, lane)
         node.start_containerd(one, self.state, lane)
-        node.import_image(one, self.state, self._pause_archive)
+        node.import_image(one, self.state, self.pause_archive)
 
     def _start_kubernetes(self, lane: Lane) -> None:
         controlplane.start_controllers(self.state, lane)
@@ -116,7 +116,7 @@ class LocalCluster(Cluster):
 
     def _wait_for_nodes(self, timeout: float) -> None:
         ready = "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"
-        ask = partial(self.kubectl, "get", "nodes", "-o", ready, timeout=timeout)
+        ask = partial(self.kubectl, "get", "nodes", *(one.name for one in NODES), "-o", ready, timeout=timeout)
         wait_until(lambda: ask().split() == ["True"] * len(NODES), "all nodes are Ready", timeout, SETTLE_POLL)
 
 

@@ -52,6 +52,10 @@ class LocalImages:
         if loaded is None or loaded.reference != reference:
             carry_out([(f"loading {tag} into {len(NODES)} nodes", lambda _: self._import(tag, reference))], self.quiet)
 
+    def write(self, tag: str, archive: Path) -> None:
+        """A file that a node can import the image from, whatever it has."""
+        write_archive(self._reference(tag), tag, archive)
+
     def _import(self, tag: str, reference: str) -> None:
         known = {layer for image in _read_all(self.state.loaded_images) for layer in image.layers}
         with tempfile.TemporaryDirectory(prefix="image-", dir=self.state.root) as folder:

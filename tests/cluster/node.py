@@ -89,6 +89,7 @@ def start_kubelet(node: Node, state: State, lane: Lane) -> None:
         f"--hostname-override={node.name}",
         f"--node-ip={lane.address(node)}",
         f"--node-labels={labels}",
+        *([f"--register-with-taints={node.taint}"] if node.taint else []),
     ]
     spawn(f"{node.name}/kubelet", inside(node, state, kubelet), state)
 

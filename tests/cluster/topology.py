@@ -41,6 +41,7 @@ class Node:
     pool: GpuPool
     zone: str
     region: str = "local"
+    taint: str = ""  # what its kubelet registers it with
 
     @property
     def name(self) -> str:

@@ -39,7 +39,7 @@ def installed(request: pytest.FixtureRequest, cluster: Cluster, once: RunOnce) -
 
 def own_namespaces(once: RunOnce) -> list[str]:
     """Namespaces with an operator of their own, known before the other one is told to leave them alone."""
-    return [f"own-{once.identity}-{number}" for number in (1, 2)]
+    return [f"own-{once.identity}-{number}" for number in (1, 2, 3)]
 
 
 def helm_install(cluster: Cluster, release: Release, *options: str) -> None:
@@ -65,12 +65,16 @@ def world(request: pytest.FixtureRequest, installed: Cluster) -> Iterator[World]
         one.delete()
 
 
+def for_one_namespace(namespace: str) -> tuple[str, ...]:
+    """Options of a release beside the one that all others share."""
+    return (f"--set=watchNamespaces={{{namespace}}}", "--set=crds.enabled=false", "--set=rbac.aggregate=false")
+
+
 @contextmanager
 def world_with_operator(cluster: Cluster, namespace: str) -> Iterator[World]:
     """A namespace and an operator for it alone, which may be killed while other modules go on."""
     one = World(cluster, namespace, Release(f"{namespace}-shadowrun", namespace))
-    only_this = (f"--set=watchNamespaces={{{namespace}}}", "--set=crds.enabled=false", "--set=rbac.aggregate=false")
-    helm_install(cluster, one.release, *only_this)
+    helm_install(cluster, one.release, *for_one_namespace(namespace))
     try:
         until_rolled_out(cluster, one.release)
         one.add_primaries("chat")

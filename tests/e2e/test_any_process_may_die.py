@@ -47,13 +47,9 @@ def world(installed: Cluster, once: RunOnce, forsaken: World) -> Iterator[World]
         yield one
 
 
-def running(world: World, name: str) -> None:
-    world.wait(name, "counted pairs", lambda s: s.get("phase") == "Running" and s.get("pairs", 0) > 15, 150)
-
-
 def test_an_operator_killed_while_a_run_is_counting_goes_on_and_counts_nothing_twice(world: World) -> None:
-    running(world, "operator-killed")
-    running(world, "mirror-killed")  # one that still warms up would lose what isn't counted
+    world.running("operator-killed")
+    world.running("mirror-killed")  # one that still warms up would lose what isn't counted
     before = world.status("operator-killed")
     world.of_operator("delete", "pod", "-l", world.release.operator_pods, "--grace-period=0", "--force")
     mirrors = "shadowrun.dev/run=mirror-killed,shadowrun.dev/component=mirror"

@@ -182,6 +182,22 @@ class World:
         """Reasons of the events about a run."""
         return [e["reason"] for e in self.all("events") if e["involvedObject"]["name"] == name]
 
+    def said(self, name: str, reason: str) -> list[str]:
+        """Messages of the events of one reason about a run."""
+        about = [e for e in self.all("events") if e["involvedObject"]["name"] == name]
+        return [e["message"] for e in about if e["reason"] == reason]
+
+    def running(self, name: str, pairs: int = 15) -> Manifest:
+        """The status of a run that counts, and has counted more than so many."""
+        return self.wait(
+            name, "counted pairs", lambda s: s.get("phase") == "Running" and s.get("pairs", 0) > pairs, 150
+        )
+
+    def pod_names(self, name: str, *components: str) -> set[str]:
+        """Names of the pods of some components of a run."""
+        chosen = f"shadowrun.dev/run={name},shadowrun.dev/component in ({','.join(components)})"
+        return {pod["metadata"]["name"] for pod in self.all("pods", chosen)}
+
     def scale_operator(self, replicas: int) -> None:
         self.of_operator("scale", self.release.operator, f"--replicas={replicas}")
         if replicas:

@@ -1,0 +1,198 @@
+"""What fails below and around a run: machines, memory, clocks, registries, quotas, its namespace.
+
+Each is said, ends as it should, and no customer notices. All of it goes on at once.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from examples.demo.scenarios import TRAFFIC
+from tests.cluster import spare
+from tests.cluster.base import Cluster
+from tests.cluster.commands import ClusterError
+from tests.cluster.local import LocalCluster
+from tests.cluster.topology import L40S
+from tests.e2e.funnel import assert_status_adds_up
+from tests.e2e.world import Manifest, World, condition_message, condition_reason, env_patch, primary, shadow_run
+
+pytestmark = [pytest.mark.operator, pytest.mark.e2e]
+
+PRIMARIES = ("chat", "chat-two")
+TROUBLED, CUT_OFF = "troubled", "cut-off"
+HOG = "import os; kept = os.memfd_create('x'); [os.write(kept, bytes(1 << 20)) for _ in range(2048)]"
+"""Fills the memory of its container with pages of no process, so that the kernel ends the largest one there."""
+BEHIND_S = 3600
+CLOCK = f"import time; right = time.time; time.time = lambda: right() - {BEHIND_S}"
+DEVICE = "example.com/device"
+
+
+def pod_template() -> Manifest:
+    """The primary's pods without a device."""
+    template: Manifest = primary("chat")[0]["spec"]["template"]
+    del template["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
+    return template
+
+
+def never_starts(name: str, candidate: Manifest, template: Manifest | None = None) -> Manifest:
+    """A run that takes the copies of a proxy that nobody has."""
+    of = {"deploymentRef": {"name": "chat"}} if template is None else {"podTemplate": template}
+    return shadow_run(
+        name,
+        capture={"mode": "External", "external": {"serviceName": f"{name}-copies"}},
+        arms={"template": of, "candidate": candidate},
+        startDeadline="75s",
+    )
+
+
+def on_the_spare_node() -> Manifest:
+    """A run whose candidate alone goes to the node that is lost later; both arms may."""
+    template = pod_template()
+    template["spec"]["tolerations"] = [{"key": spare.TAINT, "operator": "Exists"}]
+    template["spec"]["nodeSelector"] = {"topology.kubernetes.io/region": "local"}
+    there = {"spec": {"nodeSelector": {"topology.kubernetes.io/region": spare.SPARE.region}}}
+    return shadow_run(
+        CUT_OFF,
+        primary="chat-two",
+        arms={
+            "template": {"podTemplate": template},
+            "candidate": {"patch": there},
+            "warmup": {"duration": "4s", "requests": 30},
+        },
+        hardware={
+            "matchLabelKeys": ["nvidia.com/gpu.product"],
+            "nodeSelector": {"nvidia.com/gpu.product": L40S.product},
+        },
+        duration="10m",
+    )
+
+
+@pytest.fixture(scope="module")
+def doomed(installed: Cluster) -> Iterator[World]:
+    """A namespace that goes with its run in it."""
+    one = World(installed, f"e2e-doomed-{uuid.uuid4().hex[:4]}")
+    one.create()
+    one.apply(shadow_run("doomed", duration="10m"))
+    yield one
+    installed.kubectl("delete", "namespace", one.namespace, "--ignore-not-found", "--wait=false")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def started(world: World, doomed: World) -> None:
+    """All that need no machine of their own."""
+    needy = pod_template()
+    needy["spec"]["containers"][0]["resources"]["limits"][DEVICE] = "1"
+    quota = {"hard": {f"requests.{DEVICE}": "0"}}
+    world.add_primaries(*PRIMARIES[1:])
+    world.apply(
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "no-devices"}, "spec": quota},
+        shadow_run(TROUBLED, duration="10m"),
+        never_starts("crash-loop", {"patch": env_patch(SPEED="none")}),
+        never_starts("no-image", {"image": "registry.invalid/engine:1"}),
+        never_starts("over-quota", {"patch": env_patch(SPEED="2")}, needy),
+    )
+    world.serve_customers()
+    doomed.serve_customers(rate=2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lonely(world: World, started: None) -> Iterator[LocalCluster | None]:
+    """A machine that only an arm goes to, where the provider is one that can add it. It leaves nothing."""
+    if not isinstance(world.cluster, LocalCluster):
+        yield None
+        return
+    with spare.plugged_in(world.cluster, [TRAFFIC.tag]):
+        world.apply(on_the_spare_node())
+        world.serve_customers("chat-two")
+        yield world.cluster
+
+
+def test_a_mirror_that_is_killed_for_its_memory_is_a_counted_loss_with_its_reason(world: World) -> None:
+    before = world.running(TROUBLED)
+    with suppress(ClusterError):  # it dies with its container
+        world.kubectl("exec", f"deployment/{TROUBLED}-mirror", "--", "python", "-c", HOG, timeout=120)
+    world.until("the restart is said", lambda: world.said(TROUBLED, "Restarted") != [], 60)
+    (said,) = world.said(TROUBLED, "Restarted")
+    assert "mirror" in said
+    assert "OOMKilled (exit code 137)" in said
+    after = world.running(TROUBLED, pairs=before["pairs"] + 10)
+    assert after["startTime"] == before["startTime"]
+    assert_status_adds_up(after)
+    lost = {loss["reason"]: loss["requests"] for loss in after["dropped"]}
+    assert lost.get("LostInTransit", 0) + lost.get("MirrorLost", 0) > 0, lost
+
+
+def test_a_mirror_whose_clock_is_off_is_said_moves_no_end_and_leaves_no_verdict(world: World) -> None:
+    before = world.running(TROUBLED)
+    world.apply(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "clock"}, "data": {"sitecustomize.py": CLOCK}}
+    )
+    container = {
+        "name": "mirror",
+        "env": [{"name": "PYTHONPATH", "value": "/clock:/opt/shadowrun"}],
+        "volumeMounts": [{"name": "clock", "mountPath": "/clock"}],
+    }
+    pods = {"containers": [container], "volumes": [{"name": "clock", "configMap": {"name": "clock"}}]}
+    change = json.dumps({"spec": {"template": {"spec": pods}}})
+    world.kubectl("patch", "deployment", f"{TROUBLED}-mirror", "-p", change)
+    world.until("the clock is said", lambda: world.said(TROUBLED, "ClockOff") != [], 90)
+    (said,) = world.said(TROUBLED, "ClockOff")
+    assert f"is {BEHIND_S} s behind the operator's" in said or f"is {BEHIND_S - 1} s behind the operator's" in said
+    status = world.running(TROUBLED, pairs=world.status(TROUBLED)["pairs"] + 10)
+    assert status["startTime"] == before["startTime"], "an hour earlier would end it at once"
+    world.kubectl("patch", "shadowrun", TROUBLED, "--type=merge", "-p", '{"spec": {"duration": "11s"}}')
+    status = world.wait_complete(TROUBLED, 120)
+    assert (status["endReason"], status["verdict"], status["reason"]) == (
+        "DurationReached",
+        "Inconclusive",
+        "ClocksApart",
+    ), status["message"]
+    assert_status_adds_up(status)
+
+
+def test_an_arm_whose_node_is_lost_is_not_blamed_for_it(world: World, lonely: LocalCluster | None) -> None:
+    if lonely is None:
+        pytest.skip("pulls the plug of a node of the local provider, and these tests run on another")
+    before = world.running(CUT_OFF)
+    nodes = {arm["name"]: arm["nodes"] for arm in before["arms"]}
+    assert nodes["candidate"] == [spare.SPARE.name] != nodes["baseline"]
+    spare.pull_the_plug(lonely)
+    status = world.wait(CUT_OFF, "end", lambda s: s.get("verdict") is not None, 120)
+    assert (status["endReason"], status["verdict"]) == ("NodeLost", "Inconclusive"), status["message"]
+    assert f"Node {spare.SPARE.name} of the candidate is not ready" in status["message"]
+    assert "NodeLost" in world.events(CUT_OFF)
+    lonely.kubectl("delete", "node", spare.SPARE.name)  # as who runs the machines would
+    status = world.wait_complete(CUT_OFF, 120)
+    assert condition_reason(status, "Complete") == "NodeLost"
+    assert_status_adds_up(status)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("crash-loop", "CrashLoopBackOff"), ("no-image", "registry.invalid/engine:1"), ("over-quota", "exceeded quota")],
+)
+def test_arms_that_never_start_say_why(world: World, name: str, why: str) -> None:
+    def told(status: Manifest) -> bool:
+        return why in condition_message(status, "ArmsReady") or why in status.get("message", "")
+
+    world.wait(name, why, told, 120)
+    status = world.wait_complete(name, 120)
+    assert (status["endReason"], status["verdict"]) == ("StartDeadlineExceeded", "Inconclusive"), status["message"]
+    assert "candidate" in status["message"]
+    assert "StartDeadlineExceeded" in world.events(name)
+
+
+def test_a_namespace_is_deleted_with_a_run_in_the_middle_of_it(doomed: World) -> None:
+    doomed.running("doomed", pairs=0)
+    doomed.cluster.kubectl("delete", "namespace", doomed.namespace, "--timeout=150s", timeout=160)
+    assert doomed.cluster.kubectl("get", "namespace", doomed.namespace, "--ignore-not-found") == ""
+
+
+def test_no_customer_noticed_any_of_it(world: World) -> None:
+    for name in PRIMARIES:
+        seen = world.customers(name)
+        assert seen.failed == 0, seen.failures
+        assert seen.ok > 100, seen
