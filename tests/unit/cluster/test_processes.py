@@ -105,6 +105,8 @@ def test_the_cluster_does_not_ask_a_proxy_for_itself(state: State, monkeypatch: 
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example")
     monkeypatch.setenv("KUBECONFIG", "/someone/elses")
     started = spawn("etcd", SLEEP, state)
-    environ = parse_environ(Path(f"/proc/{started.process.pid}/environ").read_bytes())
+    file = Path(f"/proc/{started.process.pid}/environ")
+    started.wait_until(lambda: file.read_bytes() != b"", "it has an environment, which is a moment after its start", 10)
+    environ = parse_environ(file.read_bytes())
     assert not {"HTTPS_PROXY", "KUBECONFIG"} & environ.keys()
     assert environ["HOME"] == os.environ["HOME"]
