@@ -6,7 +6,7 @@ Each is said, ends as it should, and no customer notices. All of it goes on at o
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -22,11 +22,11 @@ from tests.e2e.world import Manifest, World, condition_message, condition_reason
 pytestmark = [pytest.mark.operator, pytest.mark.e2e]
 
 PRIMARIES = ("chat", "chat-two")
-TROUBLED, CUT_OFF = "troubled", "cut-off"
+LATE, CUT_OFF = "late", "cut-off"
 HOG = "import os; kept = os.memfd_create('x'); [os.write(kept, bytes(1 << 20)) for _ in range(2048)]"
 """Fills the memory of its container with pages of no process, so that the kernel ends the largest one there."""
-BEHIND_S = 3600
-CLOCK = f"import time; right = time.time; time.time = lambda: right() - {BEHIND_S}"
+CLOCK = "import time; right = time.time; time.time = lambda: right() - 3600"
+"""Puts the clock of a Python process an hour back."""
 DEVICE = "example.com/device"
 
 
@@ -48,8 +48,8 @@ def never_starts(name: str, candidate: Manifest, template: Manifest | None = Non
     )
 
 
-def on_the_spare_node() -> Manifest:
-    """A run whose candidate alone goes to the node that is lost later; both arms may."""
+def cut_off() -> Manifest:
+    """A run whose candidate alone goes to the spare node."""
     template = pod_template()
     template["spec"]["tolerations"] = [{"key": spare.TAINT, "operator": "Exists"}]
     template["spec"]["nodeSelector"] = {"topology.kubernetes.io/region": "local"}
@@ -89,7 +89,7 @@ def started(world: World, doomed: World) -> None:
     world.add_primaries(*PRIMARIES[1:])
     world.apply(
         {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "no-devices"}, "spec": quota},
-        shadow_run(TROUBLED, duration="10m"),
+        shadow_run(LATE, duration="10m"),
         never_starts("crash-loop", {"patch": env_patch(SPEED="none")}),
         never_starts("no-image", {"image": "registry.invalid/engine:1"}),
         never_starts("over-quota", {"patch": env_patch(SPEED="2")}, needy),
@@ -101,32 +101,41 @@ def started(world: World, doomed: World) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def lonely(world: World, started: None) -> Iterator[LocalCluster | None]:
     """A machine that only an arm goes to, where the provider is one that can add it. It leaves nothing."""
-    if not isinstance(world.cluster, LocalCluster):
-        yield None
-        return
-    with spare.plugged_in(world.cluster, [TRAFFIC.tag]):
-        world.apply(on_the_spare_node())
+    with ExitStack() as stack:
+        local = world.cluster if isinstance(world.cluster, LocalCluster) else None
+        if local is not None:
+            stack.enter_context(spare.plugged_in(local, [TRAFFIC.tag]))
+        world.apply(shadow_run(CUT_OFF, primary="chat-two", duration="10m") if local is None else cut_off())
         world.serve_customers("chat-two")
-        yield world.cluster
+        yield local
 
 
-def test_a_mirror_that_is_killed_for_its_memory_is_a_counted_loss_with_its_reason(world: World) -> None:
-    before = world.running(TROUBLED)
+def test_a_mirror_that_is_killed_for_its_memory_is_back_and_its_end_is_said(world: World) -> None:
+    before = world.running(CUT_OFF)
     with suppress(ClusterError):  # it dies with its container
-        world.kubectl("exec", f"deployment/{TROUBLED}-mirror", "--", "python", "-c", HOG, timeout=120)
-    world.until("the restart is said", lambda: world.said(TROUBLED, "Restarted") != [], 60)
-    (said,) = world.said(TROUBLED, "Restarted")
-    assert "mirror" in said
+        world.kubectl("exec", f"deployment/{CUT_OFF}-mirror", "--", "python", "-c", HOG, timeout=120)
+    world.until("the restart is said", lambda: world.said(CUT_OFF, "Restarted") != [], 60)
+    said = world.said(CUT_OFF, "Restarted")[0]
+    assert f"Container mirror of {CUT_OFF}-mirror" in said
     assert "OOMKilled (exit code 137)" in said
-    after = world.running(TROUBLED, pairs=before["pairs"] + 10)
+    after = world.running(CUT_OFF, pairs=before["pairs"] + 10)
     assert after["startTime"] == before["startTime"]
     assert_status_adds_up(after)
-    lost = {loss["reason"]: loss["requests"] for loss in after["dropped"]}
-    assert lost.get("LostInTransit", 0) + lost.get("MirrorLost", 0) > 0, lost
 
 
-def test_a_mirror_whose_clock_is_off_is_said_moves_no_end_and_leaves_no_verdict(world: World) -> None:
-    before = world.running(TROUBLED)
+@pytest.fixture(scope="module")
+def unplugged(world: World, lonely: LocalCluster | None) -> Manifest:
+    """The arms of the run as they were when the candidate's node was lost. The cluster finds out in a minute."""
+    before = world.running(CUT_OFF)
+    if lonely is not None:
+        spare.pull_the_plug(lonely)
+    return {arm["name"]: arm["nodes"] for arm in before["arms"]}
+
+
+def test_a_mirror_whose_clock_is_off_is_said_moves_no_end_and_leaves_no_verdict(
+    world: World, unplugged: Manifest
+) -> None:
+    before = world.running(LATE)
     world.apply(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "clock"}, "data": {"sitecustomize.py": CLOCK}}
     )
@@ -137,36 +146,15 @@ def test_a_mirror_whose_clock_is_off_is_said_moves_no_end_and_leaves_no_verdict(
     }
     pods = {"containers": [container], "volumes": [{"name": "clock", "configMap": {"name": "clock"}}]}
     change = json.dumps({"spec": {"template": {"spec": pods}}})
-    world.kubectl("patch", "deployment", f"{TROUBLED}-mirror", "-p", change)
-    world.until("the clock is said", lambda: world.said(TROUBLED, "ClockOff") != [], 90)
-    (said,) = world.said(TROUBLED, "ClockOff")
-    assert f"is {BEHIND_S} s behind the operator's" in said or f"is {BEHIND_S - 1} s behind the operator's" in said
-    status = world.running(TROUBLED, pairs=world.status(TROUBLED)["pairs"] + 10)
+    world.kubectl("patch", "deployment", f"{LATE}-mirror", "-p", change)
+    world.until("the clock is said", lambda: world.said(LATE, "ClockOff") != [], 90)
+    assert "s behind the operator's" in world.said(LATE, "ClockOff")[0]
+    status = world.running(LATE, pairs=world.status(LATE)["pairs"] + 10)
     assert status["startTime"] == before["startTime"], "an hour earlier would end it at once"
-    world.kubectl("patch", "shadowrun", TROUBLED, "--type=merge", "-p", '{"spec": {"duration": "11s"}}')
-    status = world.wait_complete(TROUBLED, 120)
-    assert (status["endReason"], status["verdict"], status["reason"]) == (
-        "DurationReached",
-        "Inconclusive",
-        "ClocksApart",
-    ), status["message"]
-    assert_status_adds_up(status)
-
-
-def test_an_arm_whose_node_is_lost_is_not_blamed_for_it(world: World, lonely: LocalCluster | None) -> None:
-    if lonely is None:
-        pytest.skip("pulls the plug of a node of the local provider, and these tests run on another")
-    before = world.running(CUT_OFF)
-    nodes = {arm["name"]: arm["nodes"] for arm in before["arms"]}
-    assert nodes["candidate"] == [spare.SPARE.name] != nodes["baseline"]
-    spare.pull_the_plug(lonely)
-    status = world.wait(CUT_OFF, "end", lambda s: s.get("verdict") is not None, 120)
-    assert (status["endReason"], status["verdict"]) == ("NodeLost", "Inconclusive"), status["message"]
-    assert f"Node {spare.SPARE.name} of the candidate is not ready" in status["message"]
-    assert "NodeLost" in world.events(CUT_OFF)
-    lonely.kubectl("delete", "node", spare.SPARE.name)  # as who runs the machines would
-    status = world.wait_complete(CUT_OFF, 120)
-    assert condition_reason(status, "Complete") == "NodeLost"
+    world.kubectl("patch", "shadowrun", LATE, "--type=merge", "-p", '{"spec": {"duration": "11s"}}')
+    status = world.wait_complete(LATE, 120)
+    ended = (status["endReason"], status["verdict"], status["reason"])
+    assert ended == ("DurationReached", "Inconclusive", "ClocksApart"), status["message"]
     assert_status_adds_up(status)
 
 
@@ -189,6 +177,24 @@ def test_a_namespace_is_deleted_with_a_run_in_the_middle_of_it(doomed: World) ->
     doomed.running("doomed", pairs=0)
     doomed.cluster.kubectl("delete", "namespace", doomed.namespace, "--timeout=150s", timeout=160)
     assert doomed.cluster.kubectl("get", "namespace", doomed.namespace, "--ignore-not-found") == ""
+
+
+def test_an_arm_whose_node_is_lost_is_not_blamed_for_it(
+    world: World, unplugged: Manifest, lonely: LocalCluster | None
+) -> None:
+    if lonely is None:
+        pytest.skip("pulls the plug of a node of the local provider, and these tests run on another")
+    assert unplugged["candidate"] == [spare.SPARE.name] != unplugged["baseline"]
+    status = world.wait(CUT_OFF, "end", lambda s: s.get("verdict") is not None, 120)
+    assert (status["endReason"], status["verdict"]) == ("NodeLost", "Inconclusive"), status["message"]
+    assert f"Node {spare.SPARE.name} of the candidate is not ready" in status["message"]
+    assert "NodeLost" in world.events(CUT_OFF)
+    lonely.kubectl("delete", "node", spare.SPARE.name)  # as who runs the machines would
+    status = world.wait_complete(CUT_OFF, 120)
+    assert condition_reason(status, "Complete") == "NodeLost"
+    assert_status_adds_up(status)
+    lost = {loss["reason"]: loss["requests"] for loss in status["dropped"]}
+    assert lost.get("LostInTransit", 0) + lost.get("MirrorLost", 0) > 0, "with the mirror that was killed"
 
 
 def test_no_customer_noticed_any_of_it(world: World) -> None:
