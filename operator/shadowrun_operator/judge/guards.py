@@ -10,6 +10,7 @@ A finding says what the verdict is if no graver finding exists. The gravest grou
     Void       EvidenceMissing            Inconclusive   a pod could not be read, or none of capture where it is ours
     Void       EvidenceInconsistent       Inconclusive   counters contradict each other
     Void       ClocksApart                Inconclusive   the clocks of mirrors differ by more than the finest block
+    Void       BaselineFailed             Inconclusive   the baseline failed over half of the pairs, or of a class's
     Void       NoisyBaseline              Inconclusive   control differs from baseline, see `noise`; or its
                                                          cache holds another share, see `parity`
     Refuted    DroppedHardRequests        Fail           the candidate fails the long requests, see `dropped_hard`
@@ -48,7 +49,7 @@ from shadowrun_operator.judge.coverage import lacking_coverage
 from shadowrun_operator.judge.criteria import CriterionResult, Gap
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.figures import percent
-from shadowrun_operator.judge.funnel import Count, Funnel
+from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel
 from shadowrun_operator.judge.hard_drops import hard_drop
 from shadowrun_operator.judge.merge import Merged, inconsistencies
 from shadowrun_operator.judge.noise import noise
@@ -63,6 +64,8 @@ GROUPS: tuple[Group, ...] = ("Void", "Refuted", "Open")
 LOST_SHARE = 0.01
 FLAGGED_SHARE = 0.2
 """A fifth: what is left must decide a median by itself, with room; less is the ordinary unrest of a busy node."""
+BASELINE_FAILED_SHARE = 0.5
+"""Requests that no arm can answer (a customer's mistakes) are equal on all sides, and may be many."""
 _OF_ALL = (FlagReason.LAGGED, FlagReason.DISPATCH_SKEW)  # flags that concern every metric
 
 
@@ -172,6 +175,25 @@ def clocks_apart(case: Case) -> Finding | None:
         f" moment share lies in several blocks of time and looks like chance; {case.rules.block_s} s are allowed."
     )
     return Finding(group="Void", reason="ClocksApart", message=message)
+
+
+def baseline_failed(case: Case) -> Finding | None:
+    """Whether the baseline answered most of what it got, in the run and in every class that gates.
+
+    Arms that both fail everything are equal in every share, and would be no worse than each other.
+    """
+    funnel, named = case.funnel, {r.traffic_class for r in case.gating}
+    scopes = [("the run", funnel.arms, funnel.pairs)]
+    scopes += [(f'class "{c.name}"', c.arms, c.pairs) for c in funnel.classes if c.name in named]
+    for said, arms, pairs in scopes:
+        failed = arms.get(case.rules.baseline, ArmCounts()).failures.requests
+        if failed > BASELINE_FAILED_SHARE * pairs.requests:
+            message = (
+                f"The baseline failed {failed} of {pairs.requests} pairs of {said} ({percent(failed, pairs.requests)}):"
+                f" it is nothing to compare with; {BASELINE_FAILED_SHARE:.0%} is allowed."
+            )
+            return Finding(group="Void", reason="BaselineFailed", message=message)
+    return None
 
 
 def noisy_baseline(case: Case) -> Finding | None:
@@ -299,6 +321,7 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
     evidence_missing,
     evidence_inconsistent,
     clocks_apart,
+    baseline_failed,
     noisy_baseline,
     unequal_caches,
     dropped_hard,

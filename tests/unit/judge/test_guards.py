@@ -17,6 +17,7 @@ from shadowrun_operator.judge.merge import Merged, merged
 from shadowrun_operator.judge.report import Report
 from shadowrun_operator.judge.rules import CoverageFloor, Criterion, Require, Rules
 from shadowrun_operator.judge.summary import classes_status
+from shadowrun_operator.judge.thresholds import indicators
 from shadowrun_operator.judge.verdict import judge
 
 from tests.unit.judge.synthetic import (
@@ -104,6 +105,37 @@ def test_mirrors_that_do_not_agree_on_the_time_leave_no_verdict(clocks: dict[str
     if reason == "ClocksApart":
         assert said(report)[0] == "Inconclusive"
         assert "The clock of m-2 was 5 s ahead of that of m-1" in report.message
+
+
+def fails(share: float) -> Callable[[random.Random, float], float]:
+    return lambda draw, seconds: INF if draw.random() < share else seconds
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(1.0, "Inconclusive"), (0.6, "Inconclusive"), (0.4, "Pass")])
+def test_arms_that_both_fail_most_of_it_are_not_no_worse_than_each_other(share: float, verdict: str) -> None:
+    rules, draw = Rules(criteria=(SLO_KEPT, NO_ERRORS)), random.Random(1)
+    recorder = Recorder()
+    recorder.indicators = indicators(rules, recorder.windows[0])
+    for second in range(2000):
+        seconds = fails(share)(draw, 0.5)
+        recorder.pair(1, 1_000_000 + second, {"baseline": seconds, "candidate": seconds})
+    report = judge(rules, recorder.merged(), facts(recorder))
+    assert report.verdict == verdict, report.message
+    if verdict == "Inconclusive":
+        assert report.reason == "BaselineFailed"
+        assert "of 2000 pairs of the run" in report.message
+
+
+@pytest.mark.parametrize(("judged_class", "reason"), [("long", "BaselineFailed"), ("default", "AllCriteriaPassed")])
+def test_a_class_whose_baseline_fails_counts_where_a_criterion_is_about_it(judged_class: str, reason: str) -> None:
+    rules = Rules(criteria=(msgspec.structs.replace(NO_ERRORS, traffic_class=judged_class),))
+    recorder = Recorder()
+    recorder.indicators = indicators(rules, recorder.windows[0])
+    for second in range(3000):
+        name = "long" if second % 3 == 0 else "default"
+        seconds = INF if name == "long" else 0.5
+        recorder.pair(1, 1_000_000 + second, {"baseline": seconds, "candidate": seconds}, name=name)
+    assert judge(rules, recorder.merged(), facts(recorder)).reason == reason
 
 
 def test_no_pairs_are_no_evidence() -> None:
