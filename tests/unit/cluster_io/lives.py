@@ -165,7 +165,9 @@ class Life:
 
     def _process(self) -> Runs:
         client = httpx.AsyncClient(transport=httpx.MockTransport(self._replica))
-        return Runs(InMemory(self.server, self._spoiled), Replicas(client), OWN, instance="test")
+        return Runs(
+            InMemory(self.server, self._spoiled), Replicas(client, lambda: self.world.now), OWN, instance="test"
+        )
 
     def _spoiled(self, method: str, path: str) -> Fault | None:
         return self.disturb(method, path)

@@ -93,6 +93,19 @@ def test_of_several_mirrors_with_clocks_apart_no_verdict_follows(off: float, ver
         assert "The clock of mirror-1 was 45 s ahead of that of mirror-0" in status["message"]
 
 
+def test_a_clock_that_drifts_off_is_written_down_at_every_doubling() -> None:
+    world = World.with_spec(duration="10m")
+    world.until("Running")
+    written = []
+    for look in range(100):
+        world.ahead["mirror-0"] = look * LOOK_S
+        world.turn()
+        assert world.record is not None
+        written.append(world.record.clocks.get("mirror-0", 0.0))
+    assert len(set(written)) <= 9
+    assert all(off >= at * LOOK_S / 2 for at, off in enumerate(written))
+
+
 def test_what_is_known_of_clocks_outlives_the_operator() -> None:
     world = World.with_spec()
     world.ahead["mirror-0"] = -45.0
