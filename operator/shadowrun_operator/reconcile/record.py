@@ -30,7 +30,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     expiry: float
     copying_since: float = 0.0
     warming_since: float = 0.0  # when the first pair of the warm-up was complete (`reconcile.clocks.began`)
-    told_to_count: float = 0.0
+    told_to_count: float = 0.0  # when the mirrors were first told to count
     counting_since: float = 0.0  # when the first counted pair was complete
     arms: dict[str, str] = {}  # which Deployments the copies went to, by arm (`objects.arm_identities`)
     attempt: int = 0  # how many runs of this spec have copied traffic, this one included
