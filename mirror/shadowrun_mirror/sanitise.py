@@ -17,12 +17,17 @@ _CREDENTIALS = (
 _USERS = "anthropic-user-profile-id x-continuum-resolved-user-profile-id"
 _TENANCY = "x-user-id x-tenant x-org-id"
 _ROUTING = "x-backend x-real-ip forwarded x-vllm-priority"
+# What an endpoint picker chose for the original: an arm's sidecar that obeyed would send work to the primary's pods.
+_PICKED = (
+    "x-prefiller-host-port x-prefiller-url x-encoder-hosts-ports x-data-parallel-host-port x-kv-cache-source-host-port "
+    "x-session-token"
+)
 # `expect` asks something of this hop only: the whole body is already here.
 _HOP = (
     "host connection keep-alive transfer-encoding content-length content-type accept-encoding upgrade te trailer "
     "proxy-connection proxy-authenticate expect"
 )
-STRIPPED = frozenset(f"{_CREDENTIALS} {_USERS} {_TENANCY} {_ROUTING} {_HOP}".encode().split())
+STRIPPED = frozenset(f"{_CREDENTIALS} {_USERS} {_TENANCY} {_ROUTING} {_PICKED} {_HOP}".encode().split())
 """Names that never pass, lower case, with "-"."""
 
 STRIPPED_PREFIXES = (
@@ -33,6 +38,8 @@ STRIPPED_PREFIXES = (
     b"x-auth-request-",
     b"x-amzn-oidc-",
     b"x-original-authorization",
+    b"x-gateway-",  # an inference gateway's: the endpoint it picked, its model, objective and fairness id
+    b"x-llm-d-",  # the same endpoints by their newer names
 )
 
 _BAGGAGE = b"baggage"

@@ -19,10 +19,18 @@ x-backend x-continuum-route x-forwarded-for x-forwarded-host x-forwarded-proto x
 x-vllm-priority host connection keep-alive transfer-encoding content-length content-type accept-encoding
 upgrade te trailer proxy-connection x-shadowrun-run x-shadowrun-window x-envoy-attempt-count
 x-forwarded-access-token x-forwarded-user x-auth-request-access-token x-amzn-oidc-data x-original-authorization
-x-envoy-expected-rq-timeout-ms
+x-envoy-expected-rq-timeout-ms x-gateway-destination-endpoint x-gateway-destination-endpoint-subset
+x-gateway-inference-objective x-gateway-inference-fairness-id x-gateway-model-name x-prefiller-host-port
+x-prefiller-url x-encoder-hosts-ports x-data-parallel-host-port x-kv-cache-source-host-port
+x-llm-d-prefiller-host-port x-session-token
 """
 NEVER = _NAMES.split()
 """Written out once more, so that losing one from the code fails here."""
+_PREFIXES = """
+x-continuum- x-shadowrun- x-envoy- x-forwarded- x-auth-request- x-amzn-oidc- x-original-authorization x-gateway-
+x-llm-d-
+"""
+PREFIXES = _PREFIXES.split()
 
 
 def spelled(draw: st.DrawFn, name: str) -> bytes:
@@ -46,8 +54,7 @@ def never_names(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def prefixed_names(draw: st.DrawFn) -> bytes:
-    prefixes = "x-continuum- x-shadowrun- x-envoy- x-forwarded- x-auth-request- x-amzn-oidc- x-original-authorization"
-    prefix = draw(st.sampled_from(prefixes.split()))
+    prefix = draw(st.sampled_from(PREFIXES))
     return spelled(draw, prefix + draw(st.text("abcxyz-", max_size=10)))
 
 
