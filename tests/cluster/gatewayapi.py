@@ -11,8 +11,6 @@ import yaml
 
 from . import gotools
 from .base import Cluster
-from .commands import environment, run
-from .gotoolchain import go_command
 from .paths import REPOSITORY
 from .progress import carry_out
 
@@ -29,7 +27,7 @@ _TIMEOUT_S = 180
 
 def install_definitions(cluster: Cluster) -> None:
     """The standard channel of the Gateway API, as of the version that the controller is built with."""
-    folder = source(DEFINITIONS) / "config" / "crd" / "standard"
+    folder = gotools.source(PROGRAM, DEFINITIONS) / "config" / "crd" / "standard"
     _apply(
         cluster, [path for path in sorted(folder.glob("gateway.networking.k8s.io_*.yaml")) if "_vap_" not in path.name]
     )
@@ -42,7 +40,7 @@ def install(cluster: Cluster, envoy_image: str) -> None:
     cluster.build_image(IMAGE, DOCKERFILE, program.parent)
     cluster.load_docker_image(IMAGE)
     install_definitions(cluster)
-    chart = source(CONTROLLER) / "charts" / "gateway-helm"
+    chart = gotools.source(PROGRAM, CONTROLLER) / "charts" / "gateway-helm"
     _apply(cluster, sorted((chart / "charts" / "crds" / "crds" / "generated").glob("*.yaml")))
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as values:
         values.write(_values(chart))
@@ -53,14 +51,6 @@ def install(cluster: Cluster, envoy_image: str) -> None:
     cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(_class(envoy_image)))
     accepted = ("wait", "--for=condition=Accepted", f"gatewayclass/{CLASS}", "--timeout=60s")
     cluster.kubectl(*accepted, timeout=70)
-
-
-def source(module: str) -> Path:
-    """The folder of a module's source, downloaded if it is not there."""
-    ours = gotools.catalogue()[PROGRAM]
-    go, where = go_command(ours.go_version()), {"cwd": ours.folder, "env": environment(gotools.BUILD_ENVIRONMENT)}
-    run([go, "mod", "download", module], **where)  # type: ignore[arg-type]
-    return Path(run([go, "list", "-m", "-f", "{{.Dir}}", module], **where).strip())  # type: ignore[arg-type]
 
 
 def _apply(cluster: Cluster, paths: list[Path]) -> None:

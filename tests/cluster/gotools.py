@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from .commands import ClusterError, environment, last_lines
+from .commands import ClusterError, environment, last_lines, run
 from .gotoolchain import go_command
 from .locks import locked
 from .paths import TOOLS, cache_root
@@ -111,6 +111,14 @@ def path_of(program: str) -> Path:
     if module is None:
         raise ClusterError(f"no Go tool is called {program}; there are: {' '.join(sorted(catalogue()))}")
     return module.binaries() / program
+
+
+def source(program: str, module: str) -> Path:
+    """The source of a Go module that a program is built with, downloaded if it is not there."""
+    built_from = catalogue()[program]
+    go, where = go_command(built_from.go_version()), built_from.folder
+    run([go, "mod", "download", module], cwd=where, env=BUILD_ENVIRONMENT)
+    return Path(run([go, "list", "-m", "-f", "{{.Dir}}", module], cwd=where, env=BUILD_ENVIRONMENT).strip())
 
 
 def missing(programs: Sequence[str]) -> dict[GoModule, list[str]]:
