@@ -97,8 +97,7 @@ async def test_copies_without_a_key_are_spread_by_request_and_all_dead_mirrors_a
         assert all(mirror.count > 90 for mirror in mirrors)
         for mirror in mirrors:
             mirror.kill()
-        # One request at a time: of clients that pipeline, docs/capture.md says what they may meet now.
-        assert await send_in_batches(capture.customers, turns(0), batch=1) == CONVERSATIONS
+        assert await send_in_batches(capture.customers, turns(0)) == CONVERSATIONS
 
         async def all_counted() -> bool:
             return (await capture.evidence()).overflow == CONVERSATIONS
