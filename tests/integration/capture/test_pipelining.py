@@ -3,7 +3,7 @@
 Envoy hears of at most 32 of its connections at a time, of twice as many from then on each time there were more. If one
 on which an answer is to go out is left for the next turn, and holds the next request already, Envoy takes that first,
 counts an answer too many that has not gone, and closes the connection. It does so without anything of ours, which one
-test shows; the other shows that copies are no reason for it.
+test shows; the others show that copies are no reason for it.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ pytestmark = pytest.mark.path
 
 FEW, MANY = 20, 300  # clients that leave in the same instant
 REQUESTS = 4
+WAITING = 60  # fewer than Envoy holds at a time
 
 
 def bare_bootstrap(capture: Capture) -> str:
@@ -91,7 +92,7 @@ async def running(which: str, folder: Path) -> AsyncIterator[Capture]:
 
 
 async def number(capture: Capture, name: str) -> int:
-    """One of Envoy's statistics."""
+    """The sum of statistics of Envoy's, by a regular expression for their names."""
     found = json.loads(await capture.admin(f"/stats?format=json&filter=^{name}$"))
     return sum(int(stat["value"]) for stat in found["stats"])
 
@@ -199,3 +200,21 @@ async def test_dead_mirrors_close_nobodys_connection(count: int, tmp_path: Path)
             return (await capture.evidence()).overflow == 5 * len(turns(0))
 
         await until(all_counted, 5.0)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_copies_wait_for_few_connections_to_several_mirrors(count: int, tmp_path: Path) -> None:
+    """So that no more than these can be refused in the same instant."""
+    async with AsyncExitStack() as stack:
+        capture = await stack.enter_async_context(running_capture(tmp_path, mirror_hosts=HOSTS[:count]))
+        await stack.enter_async_context(FastServer(capture.primary_port))
+        for host in HOSTS[:count]:
+            await stack.enter_async_context(FastServer(capture.mirror_port, host=host, delay_s=60.0))
+        await capture.follow(directive())
+        assert await send_in_batches(capture.customers, turns(0)[:WAITING]) == WAITING
+
+        async def all_there() -> bool:
+            return await number(capture, "cluster.mirror.upstream_rq_(active|pending_active)") == WAITING
+
+        await until(all_there, 5.0)
+        assert await number(capture, "cluster.mirror.upstream_cx_active") == 16 // count * count
