@@ -13,7 +13,7 @@ MODULO = 1_000_000
 """Rates have at most four decimals of a percent, so a millionth is the finest share there is."""
 
 WARM_UP = 0
-"""Window number of the warm-up. Windows 1, 2, … are counted; each has thresholds frozen for its whole life."""
+"""Window number of the warm-up. Windows 1, 2, … have thresholds, each its own, frozen for its whole life."""
 
 Metric = Literal["TTFT", "TPOT", "E2E", "WithinSLO", "Failures"]
 SamplingUnit = Literal["Request", "Conversation", "Key"]

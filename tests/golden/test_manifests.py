@@ -1,5 +1,6 @@
 """Every manifest of a run as the operator writes it, kept as a file, so that a change of any is seen in review."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,28 @@ def _manifests() -> dict[str, Manifest]:
     made = _different("several", several, usual) | _different("external", external, usual)
     made |= _different("routed", routed, usual)
     patch = {"written-patch-x-candidate": written["patch-x-candidate"]}
-    return usual | made | _different("written", written, usual) | patch
+    return usual | made | _different("written", written, usual) | patch | _crossing()
+
+
+def _crossing() -> dict[str, Manifest]:
+    """The arms of a run whose arms change places: as they are made first, and on the other's nodes."""
+    template = copy.deepcopy(TEMPLATE)
+    zone = {"key": "zone", "operator": "In", "values": ["a", "b"]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}
+    template["spec"]["affinity"] = {"nodeAffinity": required}
+    world = World.with_spec(hardware={"crossover": "Enabled"}, duration="1m")
+    world.body["spec"]["arms"] = {
+        "template": {"podTemplate": template},
+        "candidate": SHORTCUTS,
+        "warmup": {"duration": "5s", "requests": 20},
+    }
+    arms = ("deployment-x-baseline", "deployment-x-candidate")
+    first = _made(world)
+    found = {f"crossover-{name}": first[name] for name in arms}
+    while world.record is None or not world.record.second_half:
+        made = [step for step in world.turn().steps if isinstance(step, Create)]
+        found |= {f"crossover-changed-{name}": manifest for name, manifest in map(_named, made) if name in arms}
+    return found
 
 
 def _different(what: str, made: dict[str, Manifest], usual: dict[str, Manifest]) -> dict[str, Manifest]:

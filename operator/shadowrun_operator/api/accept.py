@@ -50,12 +50,6 @@ NOT_YET: tuple[NotYet, ...] = (
         "arms of several pods that serve together can run elsewhere and be named by template.external",
     ),
     NotYet(
-        "spec.hardware.crossover",
-        "",
-        lambda s: s.hardware.crossover == "Enabled",
-        "a control shows how much two equal arms differ where they are",
-    ),
-    NotYet(
         "spec.comparison",
         "",
         lambda s: s.comparison is not None and (s.comparison.output != "None" or bool(s.comparison.checks)),

@@ -214,4 +214,9 @@ class Hardware(Block):
     policy: Literal["Require", "Report"] = "Require"
     """Whether unequal nodes end the run as inconclusive or are only reported."""
     crossover: Literal["Enabled", "Disabled"] = "Disabled"
-    """Whether the arms change places halfway; not implemented yet."""
+    """Whether baseline and candidate change nodes after half of the duration, so that no node decides the verdict."""
+
+    @property
+    def changes_places(self) -> bool:
+        """Whether they do."""
+        return self.crossover == "Enabled"

@@ -76,6 +76,7 @@ class Reason(_Word):
     ACTIVE = "Active", "The run has not ended."
     SCHEDULED = "Scheduled", "The run waits for spec.schedule; nothing is created before."
     SUSPENDED = "Suspended", "Copying is paused by spec.suspend."
+    CHANGING_PLACES = "ChangingPlaces", "Copying is paused while the arms change nodes, as hardware.crossover says."
     OUTSIDE_WINDOW = "OutsideWindow", "Copying is paused outside spec.schedule.dailyWindow."
     REMOVED = "Removed", "Taken down at the end of the run."
 
@@ -92,6 +93,7 @@ class EndReason(_Word):
     START_DEADLINE_EXCEEDED = "StartDeadlineExceeded", "No pair was counted before spec.startDeadline."
     HARDWARE_MISMATCH = "HardwareMismatch", "The arms ran on unequal nodes."
     NODE_LOST = "NodeLost", "The cluster lost a node that an arm was on."
+    CROSSOVER_FAILED = "CrossoverFailed", "The arms did not stand where hardware.crossover has them stand."
     STOPPED = "Stopped", "Somebody set spec.stop.reason."
     EXPIRED = "Expired", "The absolute expiry ended the run before any end condition did."
     SPEC_CHANGED = "SpecChanged", "A part of the spec that decides the evidence changed after the start."

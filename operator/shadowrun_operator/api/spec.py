@@ -131,6 +131,11 @@ _HARDWARE_UNKNOWN = (
 )
 
 
+_STAY = "self.hardware.crossover == 'Disabled'"
+_WARM_UP = "duration(self.arms.warmup.duration)"
+_ENDS_BY_COUNT = " || ".join(f"has(self.endConditions.{end})" for end in ("pairs", "tokens", "gpuHours"))
+
+
 class Spec(Block):
     """What is tested against what, on which share of the traffic, by which criteria, and for how long."""
 
@@ -192,6 +197,18 @@ class Spec(Block):
             (
                 "!has(self.arms.template.external) || !has(self.endConditions.gpuHours)",
                 "endConditions.gpuHours counts what the arms' pods hold, and arms behind URLs have none here",
+            ),
+            (
+                f"{_STAY} || !has(self.arms.template.external)",
+                "hardware.crossover moves the arms' pods, and arms behind URLs have none here: leave it out",
+            ),
+            (
+                f"{_STAY} || !({_ENDS_BY_COUNT})",
+                "hardware.crossover is at half of duration: leave endConditions.pairs, tokens and gpuHours out",
+            ),
+            (
+                f"{_STAY} || {_WARM_UP} + {_WARM_UP} < duration(self.duration)",
+                "with hardware.crossover half of duration must be longer than arms.warmup.duration, which is repeated",
             ),
         )
     )

@@ -238,7 +238,7 @@ class Provenance(Block):
     versions: Versions = Versions()
     """Versions of what took part."""
     window: Count = 0
-    """Number of the window being counted; 0 is the warm-up."""
+    """Number of the window; 0 is the warm-up, 1 counts. With hardware.crossover 2 is a warm-up again, and 3 counts."""
     window_version: Count = 0
     """Version of the configuration that the window began with."""
     capture: Annotated[str, StringConstraints(max_length=16)] = ""

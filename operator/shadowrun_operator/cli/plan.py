@@ -70,6 +70,7 @@ def plan_of(spec: Spec, traffic: Traffic) -> RunPlan:
         start_s=spec.start_deadline.seconds,
         warm_up_s=spec.arms.warmup.duration.seconds,
         pairs=spec.end_conditions.pairs,
+        crossover=spec.hardware.changes_places,
     )
     return planned(rules_of(spec), traffic, length, spec.class_names)
 
@@ -93,6 +94,8 @@ def _rows(spec: Spec, plan: RunPlan) -> list[tuple[str, ...]]:
         name = f"{found.name} (informational)" if found.informational else found.name
         needed = "more than can be had" if found.needed is None else f"{found.needed:,}"
         after = span(plan.counted_s * found.needed / found.coming) if found.needed and found.coming else ""
+        if spec.hardware.changes_places:
+            after = span(plan.counted_s)
         rows.append(
             (name, criterion.traffic_class or "all", f"{found.coming:,}", needed, after if found.decidable else "")
         )
@@ -170,6 +173,10 @@ def _notes(spec: Spec, traffic: Traffic) -> list[str]:
     if len(spec.class_names) > 1 and len(rest) > 1:
         notes.append(
             f"Classes {', '.join(rest)} are taken as equally frequent: say --class-share where you know better."
+        )
+    if spec.hardware.changes_places:
+        notes.append(
+            "hardware.crossover: either half has to decide. PAIRS TO COME are those of the second, after its warm-up."
         )
     if spec.arms.control == "Disabled":
         notes.append("arms.control is Disabled: nothing will show how much two equal arms differ on your hardware.")

@@ -19,7 +19,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CriterionLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One criterion; latencies in seconds, shares in [0, 1], the difference and its bounds as shares."""
+    """One criterion; latencies in seconds, shares in [0, 1], the difference and its bounds as shares.
+
+    `halves` are the same of each half, where the arms changed places.
+    """
 
     name: str
     metric: str
@@ -35,6 +38,7 @@ class CriterionLine(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int = 0
     needed: int = 0
     informational: bool = False
+    halves: tuple["CriterionLine", ...] = ()
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):

@@ -52,6 +52,7 @@ def report_text(name: str, report: ShownReport) -> str:
         _titled("The candidate differs from the baseline at", report.facts.patch),
         _titled("Findings", "\n".join(f"{f.reason}: {f.message}" for f in report.findings)),
         _titled("Criteria", _criteria(report.criteria)),
+        _titled("Criteria by halves: the arms changed places between them", _halves(report.criteria)),
         _titled("Funnel (tokens are estimated from bytes)", _funnel(report.funnel)),
         _titled("Dropped, by reason", _reasons(report.funnel.dropped)),
         *(_titled(f"Failed in {arm}, by reason", _reasons(c.failed)) for arm, c in report.funnel.arms.items()),
@@ -84,6 +85,21 @@ def _criteria(criteria: Sequence[CriterionLine]) -> str:
             for c in criteria
         ),
     )
+
+
+def _halves(criteria: Sequence[CriterionLine]) -> str:
+    rows = [
+        (
+            c.name,
+            number,
+            f"{half.outcome} ({half.gap})" if half.gap else half.outcome,
+            _difference(half),
+            str(half.pairs),
+        )
+        for c in criteria
+        for number, half in zip(("first", "second"), c.halves, strict=False)
+    ]
+    return table(("CRITERION", "HALF", "OUTCOME", "DIFFERENCE", "PAIRS"), rows) if rows else ""
 
 
 def _difference(criterion: CriterionLine) -> str:

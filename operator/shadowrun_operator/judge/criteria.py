@@ -38,7 +38,7 @@ from shadowrun_operator.judge.rules import LATENCIES, Criterion, Require, Rules
 from shadowrun_operator.judge.thresholds import Level, Position, histogram_of, levels, position, tie_shift
 
 Outcome = Literal["Pass", "Fail", "Inconclusive"]
-Gap = Literal["", "NoThreshold", "TooFewPairs", "ThresholdDrifted", "Undecided"]
+Gap = Literal["", "HalvesDisagree", "NoThreshold", "TooFewPairs", "ThresholdDrifted", "Undecided"]
 _MOST_NEEDED = 1_000_000_000
 
 
@@ -50,7 +50,8 @@ class CriterionResult(msgspec.Struct, frozen=True, kw_only=True):
     and `fail_alpha` (Holm's level for this criterion). `needed` estimates the further pairs until it is decided; 0 when
     it is decided or cannot be told. `gap` says why it is open. `position` says which quantile the frozen limit became;
     if that has drifted, `between` has the least and the most difference at the quantiles from there to the one asked
-    for, by histograms, with 0 as their limit.
+    for, by histograms, with 0 as their limit. `halves` are the results of both halves where arms change places: what is
+    said here of the whole then follows from them (module `halves`).
     """
 
     name: str
@@ -81,6 +82,7 @@ class CriterionResult(msgspec.Struct, frozen=True, kw_only=True):
     challenger_limit_s: float | None = None
     position: Position | None = None
     between: tuple[float, float] | None = None
+    halves: tuple["CriterionResult", ...] = ()
 
 
 class _Case(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ class ArmFacts(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     images: tuple[str, ...] = ()  # with digests
     nodes: tuple[str, ...] = ()
+    first_nodes: tuple[str, ...] = ()  # where it stood in the first half, if the arms change places
     labels: dict[str, str] = {}  # matched node labels, and those that name a driver; several values joined by ", "
     model: str = ""
     url: str = ""  # of an arm that others run

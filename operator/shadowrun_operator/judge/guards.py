@@ -11,6 +11,7 @@ A finding says what the verdict is if no graver finding exists. The gravest grou
     Void       EvidenceInconsistent       Inconclusive   counters contradict each other
     Void       ClocksApart                Inconclusive   the clocks of mirrors differ by more than the finest block
     Void       BaselineFailed             Inconclusive   the baseline failed over half of the pairs, or of a class's
+    Void       HalfMissing                Inconclusive   arms were to change places, and no pair was counted after that
     Void       NoisyBaseline              Inconclusive   control differs from baseline, see `noise`; or its
                                                          cache holds another share, see `parity`
     Refuted    DroppedHardRequests        Fail           the candidate fails the long requests, see `dropped_hard`
@@ -28,7 +29,8 @@ A finding says what the verdict is if no graver finding exists. The gravest grou
     Open       TPOTMissing                Inconclusive   TPOT gates, and the candidate has it for over 1 % fewer answers
     Open       AnswerLengthsDiffer        Inconclusive   TPOT gates, and the output tokens per answer that the arms
                                                          report differ by more than a quarter, see `token_counts`
-    Open       TooFewPairs, NoThreshold,  Inconclusive   a gating criterion is open for that reason
+    Open       HalvesDisagree,            Inconclusive   a gating criterion is open for that reason
+               TooFewPairs, NoThreshold,
                ThresholdDrifted, Undecided
 
 Void findings take away every verdict, for the comparison itself is unsound. Open ones only forbid a Pass: what is
@@ -49,8 +51,9 @@ from shadowrun_operator.judge.coverage import lacking_coverage
 from shadowrun_operator.judge.criteria import CriterionResult, Gap
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.figures import percent
-from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel
-from shadowrun_operator.judge.hard_drops import hard_drop
+from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel, funnel
+from shadowrun_operator.judge.halves import halves_of
+from shadowrun_operator.judge.hard_drops import HardDrop, hard_drop
 from shadowrun_operator.judge.merge import Merged, inconsistencies
 from shadowrun_operator.judge.noise import noise
 from shadowrun_operator.judge.parity import cache_bias, order_bias
@@ -196,6 +199,15 @@ def baseline_failed(case: Case) -> Finding | None:
     return None
 
 
+def half_missing(case: Case) -> Finding | None:
+    """Whether arms that were to change places were compared before only: whatever was found may follow the node."""
+    _, second = halves_of(case.evidence)
+    if not case.rules.crossover or second.pairs:
+        return None
+    message = f"The arms were to change places halfway: {case.evidence.pairs} pairs were counted before, none after."
+    return Finding(group="Void", reason="HalfMissing", message=message)
+
+
 def noisy_baseline(case: Case) -> Finding | None:
     """Whether the control, equal to the baseline, nevertheless differs from it; `noise` says by how much it may."""
     found = noise(case.rules, case.evidence, case.facts)
@@ -204,7 +216,7 @@ def noisy_baseline(case: Case) -> Finding | None:
 
 def dropped_hard(case: Case) -> Finding | None:
     """Whether the candidate got rid of the long requests by failing them; `hard_drops` says when."""
-    found = hard_drop(case.rules, case.evidence, case.funnel)
+    found = _hard_drop(case)
     if found is None or not found.proven:
         return None
     return Finding(group="Refuted", reason="DroppedHardRequests", message=found.message)
@@ -212,10 +224,23 @@ def dropped_hard(case: Case) -> Finding | None:
 
 def failed_long(case: Case) -> Finding | None:
     """Whether the candidate failed too much of the tokens in long requests, chance or not. It takes no Fail away."""
-    found = hard_drop(case.rules, case.evidence, case.funnel)
+    found = _hard_drop(case)
     if found is None or found.proven:
         return None
     return Finding(group="Open", reason="LongRequestsFailed", message=found.message)
+
+
+def _hard_drop(case: Case) -> HardDrop | None:
+    """Where arms change places it is proven only if it is in each half: a node may have done it, and not the arm."""
+    rules, found = case.rules, hard_drop(case.rules, case.evidence, case.funnel)
+    if found is None or not found.proven or not rules.crossover:
+        return found
+    for half in halves_of(case.evidence):
+        counts = funnel(half, rules.baseline, superset=rules.superset, external=rules.external)
+        of_half = hard_drop(rules, half, counts)
+        if of_half is None or not of_half.proven:
+            return HardDrop(proven=False, message=f"{found.message} It isn't proven in each half by itself.")
+    return found
 
 
 def unequal_caches(case: Case) -> Finding | None:
@@ -322,6 +347,7 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
     evidence_inconsistent,
     clocks_apart,
     baseline_failed,
+    half_missing,
     noisy_baseline,
     unequal_caches,
     dropped_hard,
@@ -352,6 +378,7 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
     ),
     tpot_missing,
     lengths_differ,
+    open_criterion("HalvesDisagree"),
     open_criterion("TooFewPairs"),
     open_criterion("NoThreshold"),
     open_criterion("ThresholdDrifted"),

@@ -22,7 +22,8 @@ from shadowrun_mirror.evidence import (
 )
 from shadowrun_mirror.histogram import Histogram
 
-COUNTED = 1
+COUNTED, SECOND_WARM_UP, SECOND_HALF = 1, 2, 3
+"""Windows after the warm-up; the last two only where arms change places halfway. The second warm-up isn't counted."""
 
 _Snapshot = TypeVar("_Snapshot", Evidence, CaptureEvidence)
 
@@ -33,7 +34,9 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
     `stranded[class]` is the part of `in_flight` that will never end: that of dead replicas and, once `final`, of all.
     `missing` names the pods whose evidence was expected and could not be had. `calibration` is the later part of the
     warm-up, from which limits are taken (see `calibration_of`). `on` and `off` are customers' requests with copying on
-    and in pauses, over all windows, as `lag` is that of the mirrors.
+    and in pauses, over all windows, as `lag` is that of the mirrors. Where arms change places halfway and some of the
+    second half is counted, `halves` has both apart; `warm_again` is when the first pair of the warm-up between them was
+    complete.
     """
 
     final: bool
@@ -48,6 +51,8 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
     on: LivePath = msgspec.field(default_factory=LivePath)
     off: LivePath = msgspec.field(default_factory=LivePath)
     lag: Histogram = msgspec.field(default_factory=Histogram)
+    halves: tuple[Window, ...] = ()
+    warm_again: float | None = None
 
     @property
     def received(self) -> Amount:
@@ -95,8 +100,10 @@ def merged(
     runs = {s.run_uid for s in by_mirror.values()} | {s.run_uid for s in by_capture.values()}
     if len(runs) > 1:
         raise ValueError(f"evidence of {len(runs)} different runs cannot be merged")
-    warm_up, counted, capture = Window(id=WARM_UP), Window(id=COUNTED), CaptureWindow()
+    warm_up, first, second = Window(id=WARM_UP), Window(id=COUNTED), Window(id=SECOND_HALF)
+    capture = CaptureWindow()
     stranded: dict[str, Amount] = {}
+    again: list[float] = []
     on, off, lag = LivePath(), LivePath(), Histogram()
     for key, snapshot in by_mirror.items():
         lag = lag.merged(snapshot.lag)
@@ -104,20 +111,26 @@ def merged(
             if number == WARM_UP:
                 warm_up = warm_up.merged(window)
                 continue
-            counted = counted.merged(window)
+            if number == SECOND_WARM_UP:
+                again += [] if window.first_pair is None else [window.first_pair]
+                continue
+            if number == SECOND_HALF:
+                second = second.merged(window)
+            else:
+                first = first.merged(window)
             if final or key in dead:
                 for name, of_class in window.classes.items():
                     stranded[name] = stranded.get(name, Amount()) + of_class.in_flight
     for copies in by_capture.values():
         for number, routed in sorted(copies.windows.items()):
             on, off = on.merged(routed.on), off.merged(routed.off)
-            if number != WARM_UP:
+            if number not in (WARM_UP, SECOND_WARM_UP):
                 capture = capture.merged(routed)
     return Merged(
         final=final,
         warm_up=warm_up,
         calibration=Window(id=WARM_UP) if warmed is None else calibration_of(warm_up, warmed),
-        counted=counted,
+        counted=first.merged(second) if second.classes else first,
         capture=capture,
         stranded=dict(sorted(stranded.items())),
         mirrors=len(by_mirror),
@@ -126,6 +139,8 @@ def merged(
         on=on,
         off=off,
         lag=lag,
+        halves=(first, second) if second.classes else (),
+        warm_again=min(again, default=None),
     )
 
 

@@ -76,6 +76,15 @@ class Length(msgspec.Struct, frozen=True, kw_only=True):
     start_s: float  # startDeadline
     warm_up_s: float
     pairs: int | None = None
+    crossover: bool = False  # the arms change places halfway and get warm anew: each half has to decide by itself
+
+    def judged_s(self, seconds: float) -> float:
+        """Of so many counted seconds, those in which a criterion has to be decided: all, or the shorter half."""
+        return max(0.0, seconds / 2 - self.warm_up_s) if self.crossover else seconds
+
+    def whole_s(self, seconds: float) -> float:
+        """The counted seconds of which `judged_s` is so long."""
+        return 2 * (seconds + self.warm_up_s) if self.crossover else seconds
 
     def counted_s(self, rate: float) -> float:
         """Seconds until the run ends, at a rate of all its pairs: its duration, or when it has its pairs."""
@@ -147,7 +156,7 @@ def planned(rules: Rules, traffic: Traffic, length: Length, names: tuple[str, ..
 def _planned(
     rules: Rules, criterion: Criterion, traffic: Traffic, rate: float, seconds: float, length: Length
 ) -> CriterionPlan:
-    coming = math.floor(rate * seconds)
+    coming = math.floor(rate * length.judged_s(seconds))
     needed = needed_pairs(criterion, traffic, rules.pass_alpha)
     if needed is not None and needed <= coming:
         return CriterionPlan(name=criterion.name, informational=criterion.informational, coming=coming, needed=needed)
@@ -160,7 +169,7 @@ def _planned(
         coming=coming,
         needed=needed,
         rate=_enough_rate(needed, rate, traffic.pairs_per_second, length) if needed is not None else None,
-        seconds=needed / rate if needed is not None and possible else None,
+        seconds=length.whole_s(needed / rate) if needed is not None and possible else None,
         pairs=_enough_pairs(needed, rate, traffic.pairs_per_second, length) if needed is not None else None,
         margin=_smallest_margin(criterion, traffic, rules.pass_alpha, coming),
         median=easier is not None and easier <= coming,
@@ -169,10 +178,11 @@ def _planned(
 
 def _enough_rate(needed: int, rate: float, whole: float, length: Length) -> float | None:
     """Pairs a second of the whole run that bring a class its pairs; None where the run then ends by its pairs first."""
-    if rate <= 0:
+    seconds = length.judged_s(length.duration_s)
+    if rate <= 0 or not seconds:
         return None
     share = rate / whole
-    found = needed / (share * length.duration_s)
+    found = needed / (share * seconds)
     if length.pairs is not None and found * length.counted_s(found) * share < needed * (1 - 1e-9):
         return None
     return found

@@ -4,13 +4,14 @@ The JSON form is stable under `version`; a reader ignores fields it does not kno
 in two parts: what people read as plain JSON, and the evidence compressed. The first has few numbers for each criterion,
 class and arm, whose numbers the API bounds, and texts cut at `TEXT_BOUND`. The second is bounded by `EVIDENCE_BOUND`:
 beyond it, blocks of time are joined pairwise until it fits. All sums stay exact then, so only bounds that rested on
-finer blocks can differ when the report is judged again.
+finer blocks can differ when the report is judged again. The sum of halves is left out, and added up again when read.
 """
 
 import base64
 import zlib
 
 import msgspec
+from shadowrun_mirror.evidence import Window
 
 from shadowrun_operator.judge.circumstances import Circumstances
 from shadowrun_operator.judge.criteria import CriterionResult, Outcome
@@ -18,7 +19,7 @@ from shadowrun_operator.judge.display import ArmReport, ClassReport
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import Funnel
 from shadowrun_operator.judge.guards import Finding
-from shadowrun_operator.judge.merge import Merged
+from shadowrun_operator.judge.merge import COUNTED, Merged
 from shadowrun_operator.judge.missing import WorstCase
 from shadowrun_operator.judge.rules import Rules
 
@@ -35,7 +36,8 @@ METHOD = (
     " lost where wider. Weight Tokens: pairs weigh by the size of their request, up to {heaviest:g} times the mean of"
     " the warm-up. Pass: lower bound at alpha {pass_alpha:g} above the limit, for every criterion. Fail: upper bound"
     " below the limit at alpha {fail_alpha:g}, shared among criteria by Holm's method. DroppedHardRequests: failures by"
-    " blocks of time, self-normalised sums, at every look, alpha {hard_alpha:g} shared among classes. Failures count as"
+    " blocks of time, self-normalised sums, at every look, alpha {hard_alpha:g} shared among classes. Where arms change"
+    " places halfway: both Pass and Fail must hold in each half by itself. Failures count as"
     " infinitely slow. Ranges of quantiles: order statistics, 95 %, answers taken as independent."
 )
 
@@ -80,9 +82,14 @@ def unpacked_report(readable: str, evidence: str) -> Report:
     try:
         parts = msgspec.json.decode(readable, type=dict[str, msgspec.Raw])
         parts["evidence"] = msgspec.Raw(zlib.decompress(base64.b64decode(evidence)))
-        return decode_report(msgspec.json.encode(parts))
+        report = decode_report(msgspec.json.encode(parts))
     except (msgspec.MsgspecError, zlib.error) as error:
         raise ValueError(str(error)) from error
+    if not report.evidence.halves:
+        return report
+    first, second = report.evidence.halves
+    whole = msgspec.structs.replace(report.evidence, counted=first.merged(second))
+    return msgspec.structs.replace(report, evidence=whole)
 
 
 def decode_report(raw: bytes | str) -> Report:
@@ -91,17 +98,23 @@ def decode_report(raw: bytes | str) -> Report:
 
 
 def _compressed(evidence: Merged) -> str:
+    if evidence.halves:
+        evidence = msgspec.structs.replace(evidence, counted=Window(id=COUNTED))
     return base64.b64encode(zlib.compress(msgspec.json.encode(evidence))).decode()
 
 
 def _coarser(evidence: Merged, level: int) -> Merged:
-    counted = evidence.counted
+    counted, halves = _joined(evidence.counted, level), tuple(_joined(half, level) for half in evidence.halves)
+    return msgspec.structs.replace(evidence, counted=counted, halves=halves)
+
+
+def _joined(window: Window, level: int) -> Window:
     pairs = {
         arm: {name: series.at_level(level) for name, series in by_criterion.items()}
-        for arm, by_criterion in counted.pairs.items()
+        for arm, by_criterion in window.pairs.items()
     }
     classes = {
         name: msgspec.structs.replace(c, failing={arm: series.at_level(level) for arm, series in c.failing.items()})
-        for name, c in counted.classes.items()
+        for name, c in window.classes.items()
     }
-    return msgspec.structs.replace(evidence, counted=msgspec.structs.replace(counted, pairs=pairs, classes=classes))
+    return msgspec.structs.replace(window, pairs=pairs, classes=classes)

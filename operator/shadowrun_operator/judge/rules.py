@@ -74,7 +74,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     where they differ.
     `min_duration_s`: the shortest counted time the spec asks for, in seconds. `daily_window`: the only hours of a day
     that it asks for, in words; "" asks for all. `tpot_limits`: the classes whose SLO
-    limits the time per output token.
+    limits the time per output token. `crossover`: the arms change places halfway, and each half is judged by itself.
     """
 
     criteria: tuple[Criterion, ...]
@@ -96,6 +96,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     min_duration_s: int = 86_400
     daily_window: str = ""
     tpot_limits: tuple[str, ...] = ()
+    crossover: bool = False
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -153,6 +154,7 @@ def rules_of(spec: Spec, *, block_s: int = 1) -> Rules:
         min_duration_s=spec.end_conditions.min_duration.seconds,
         daily_window=_daily_window(spec),
         tpot_limits=_tpot_limits(spec),
+        crossover=spec.hardware.changes_places,
     )
 
 

@@ -5,11 +5,12 @@ else Inconclusive. What objects and in which order is the table in `guards`. Not
 """
 
 from shadowrun_operator.judge.circumstances import circumstances
-from shadowrun_operator.judge.criteria import CriterionResult, Outcome, judged
+from shadowrun_operator.judge.criteria import CriterionResult, Outcome
 from shadowrun_operator.judge.display import arm_reports, class_reports
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import funnel
 from shadowrun_operator.judge.guards import Case, Finding, findings, gravest, standing
+from shadowrun_operator.judge.halves import outcomes
 from shadowrun_operator.judge.hard_drops import MORE_ALPHA
 from shadowrun_operator.judge.merge import Merged, scopes
 from shadowrun_operator.judge.missing import missing_weights, worst_cases
@@ -24,7 +25,7 @@ NOTHING_TO_PROVE = "NoGatingCriteria"
 
 def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
     """The report with its verdict. `evidence` should be final; if it is not, the verdict can't be a Pass or Fail."""
-    results = judged(rules, evidence, facts)
+    results = outcomes(rules, evidence, facts)
     counts = funnel(evidence, rules.baseline, superset=rules.superset, external=rules.external)
     case = Case(rules=rules, evidence=evidence, facts=facts, funnel=counts, results=results)
     found = findings(case)

@@ -54,7 +54,7 @@ def criterion_sentence(result: CriterionResult) -> str:
     body = (
         f"{head}, candidate {figure(result, result.candidate)} and baseline {figure(result, result.baseline)},"
         f" {_comparison(result)} differs by {_points(result.difference)} points {interval(result)} over"
-        f" {result.pairs} pairs in {result.blocks} blocks, needed {requirement(result)}"
+        f" {result.pairs} pairs in {result.blocks} blocks{_by_halves(result)}, needed {requirement(result)}"
     )
     return f"{body}; {_why_open(result)}." if result.outcome == "Inconclusive" else f"{body}."
 
@@ -66,6 +66,13 @@ def criterion_note(result: CriterionResult) -> str:
     return f"{_comparison(result)} differs by {_points(result.difference or 0.0)} points, in {result.blocks} blocks"
 
 
+def _by_halves(result: CriterionResult) -> str:
+    """The difference in each half, where the arms changed places."""
+    said = ["none" if half.difference is None else _points(half.difference) for half in result.halves]
+    return f" ({said[0]} in the first half, {said[1]} in the second)" if said else ""
+
+
+_HALVES_DIFFER = "the halves differ by more than chance, so it is the node or the hour that differs, not the arm alone"
 _UNLIKE = "quantiles between do not all say the same"
 _OUTCOMES = {"Pass": "holds", "Fail": "is violated", "Inconclusive": "is open"}
 
@@ -87,6 +94,11 @@ def _share_compared(result: CriterionResult) -> str:
 
 
 def _why_open(result: CriterionResult) -> str:
+    if result.gap == "HalvesDisagree":
+        return _HALVES_DIFFER
+    for half, number in zip(result.halves, ("first", "second"), strict=False):
+        if half.gap == result.gap:
+            return f"in the {number} half {_why_open(half)}"
     further = f"about {result.needed} further pairs needed" if result.needed else "how many more is unknown"
     if result.gap == "TooFewPairs":
         if result.pairs >= result.min_pairs:

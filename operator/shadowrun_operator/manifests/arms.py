@@ -5,9 +5,11 @@ a pod of an arm that carried one could be picked by the primary's Service and an
 """
 
 import copy
+from collections.abc import Sequence
 
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest, RunRef
+from shadowrun_operator.manifests.placement import apart, pinned
 
 TOKEN_FIELDS = ("serviceAccountName", "serviceAccount", "automountServiceAccountToken")
 TOKEN_SOURCE = "serviceAccountToken"  # noqa: S105  a field's name
@@ -20,10 +22,13 @@ def arm_deployment(
     *,
     replicas: int,
     node_selector: dict[str, str] | None = None,
+    apart_from: Sequence[str] = (),
+    nodes: Sequence[str] = (),
 ) -> Manifest:
     """Deployment of one arm, from a source's pod template (`template`). Two arms differ in name and labels only.
 
-    `node_selector` is laid over the template's own. Annotations of the template are not copied. The pods run without
+    `node_selector` is laid over the template's own. No pod shares its node with one of the arms `apart_from`, and with
+    `nodes` each goes to one of those. Annotations of the template are not copied. The pods run without
     an API token, projected ones included, and under the namespace's default account.
     """
     spec: Manifest = copy.deepcopy(source["spec"]["template"]["spec"])
@@ -37,6 +42,10 @@ def arm_deployment(
     spec.pop("nodeName", None)
     if node_selector:
         spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **node_selector}
+    if apart_from:
+        spec["affinity"] = apart(spec.get("affinity"), run, apart_from)
+    if nodes:
+        spec["affinity"] = pinned(spec.get("affinity"), nodes)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

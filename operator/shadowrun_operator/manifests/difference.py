@@ -8,6 +8,7 @@ from typing import Any
 
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.placement import unpinned
 
 _KEYS = {
     **dict.fromkeys(
@@ -52,11 +53,12 @@ def _all(left: Manifest, right: Manifest, *, exact: bool) -> list[str]:
 
 
 def _template(deployment: Manifest) -> Manifest:
-    """The pod template without what differs between any two arms."""
+    """The pod template without what differs between any two arms, or has to where they change places."""
     template = deployment["spec"]["template"]
     meta = template.get("metadata", {})
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in _OURS}
-    return {"metadata": {"labels": labels, "annotations": meta.get("annotations") or {}}, "spec": template["spec"]}
+    annotations = meta.get("annotations") or {}
+    return {"metadata": {"labels": labels, "annotations": annotations}, "spec": unpinned(template["spec"])}
 
 
 def _differences(path: str, left: Any, right: Any, exact: bool) -> list[str]:

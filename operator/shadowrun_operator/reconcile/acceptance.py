@@ -215,8 +215,22 @@ def patch_invalid(seen: Observation) -> Violation | None:
         seen.primary["spec"].get("selector") or {},
         (seen.source["spec"].get("selector") or {}).get("matchLabels") or {},
     )
-    problem = change_problem(candidate, seen.source, selectors=selectors)
+    problem = change_problem(candidate, seen.source, selectors=selectors) or _place_problem(seen)
     return Violation(Reason.PATCH_INVALID, problem) if problem else refused_patch(seen) or refused_before(seen)
+
+
+def _place_problem(seen: Observation) -> str | None:
+    """Where arms change places, none says by itself where it goes."""
+    if not seen.run.spec.hardware.changes_places:
+        return None
+    patched = seen.run.spec.arms.candidate.patch.get("spec", {})
+    found = next((field for field in ("affinity", "nodeSelector") if field in patched), None)
+    if found is None:
+        return None
+    return (
+        f"spec.arms.candidate.patch.spec.{found} says where the candidate goes, and with hardware.crossover it goes"
+        " where the baseline was too: leave one of them out."
+    )
 
 
 def refused_patch(seen: Observation) -> Violation | None:

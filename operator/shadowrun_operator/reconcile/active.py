@@ -3,8 +3,9 @@
 import dataclasses
 
 import msgspec
+from shadowrun_mirror.config import MirrorConfig
 
-from shadowrun_operator.api.status import Phase, Provenance
+from shadowrun_operator.api.status import Phase, Provenance, Status
 from shadowrun_operator.judge.forecast import forecast, forecast_sentence
 from shadowrun_operator.judge.merge import calibration_mark
 from shadowrun_operator.judge.thresholds import indicators
@@ -13,6 +14,7 @@ from shadowrun_operator.manifests.attempts import entered, is_ours, ledger_entry
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.acceptance import Violation, must_yield, refused_before, refused_patch, without_effect
 from shadowrun_operator.reconcile.clocks import clock_events, worst
+from shadowrun_operator.reconcile.crossover import change_message, change_steps, first_places, moved_on
 from shadowrun_operator.reconcile.endings import deadlines, ending
 from shadowrun_operator.reconcile.finishing import begin_finishing
 from shadowrun_operator.reconcile.hardware import hardware_matches
@@ -83,12 +85,14 @@ def warming_up(seen: Observation, record: RunRecord) -> Plan:
 
 
 def running(seen: Observation, record: RunRecord) -> Plan:
-    """Window 1: pairs count against frozen thresholds until an ending is met."""
+    """Pairs count against frozen thresholds until an ending is met; where arms change places, in two windows."""
     done = progress(seen)
     record, end = _renewed(seen, record, done), ending(seen, done)
     if end is not None:
         return begin_finishing(seen, record, *end, news=_news(seen, record))
-    return _steady(seen, record, done, "Running", _running_message(seen, done))
+    record, moved = moved_on(seen, record, done)
+    plan = _steady(seen, record, done, "Running", _running_message(seen, record, done))
+    return plan if moved is None else dataclasses.replace(plan, checkpoint=True, events=(*plan.events, moved))
 
 
 def _renewed(seen: Observation, record: RunRecord, done: Progress) -> RunRecord:
@@ -135,7 +139,8 @@ def _warming_message(seen: Observation, record: RunRecord, since: float | None) 
 
 def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, message: str) -> Plan:
     side: Side = "capture" if any(pod.ready for pod in seen.pods_of(names.CAPTURE)) else "primary"
-    copying = (seen.external or side == "capture") and pause(seen.run.spec, seen.now) is None
+    paused = pause(seen.run.spec, seen.now) is not None or record.changing_places
+    copying = (seen.external or side == "capture") and not paused
     config = next_config(seen, record, copying=copying, indicators=record.indicators)
     push = push_of(seen, config)
     # What stops copying is stored before anything that may be refused, and told before a filter goes.
@@ -148,10 +153,11 @@ def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, 
         *arm_access_steps(seen, record),
         *(_ledger_steps(seen, record) if phase == "WarmingUp" else []),
         *(filter_steps(seen, copying=config.copying) if told else []),
+        *change_steps(seen, record, done, told=push is None),
     ]
-    status = status_of(seen, phase, message, record=record)
+    status = with_progress(status_of(seen, phase, message, record=record), done)
     return Plan(
-        status=with_progress(status, done),
+        status=_begun(status, config) if seen.config and config.window > seen.config.window else status,
         requeue_after=_wait(seen, done, POLL_S),
         record=None if record == seen.record else record,
         checkpoint=seen.now - seen.checkpoint_at >= CHECKPOINT_S,
@@ -185,6 +191,7 @@ def _start_copying(seen: Observation, record: RunRecord) -> Plan:
         record,
         copying_since=seen.now,
         arms=arm_identities(seen),
+        nodes=first_places(seen),
         attempt=attempt,
         changes=noted((), seen.run.spec, seen.now),
         pace=asked(record.pace, seen.run.spec.sampling.rate.millionths, seen.now),
@@ -225,9 +232,8 @@ def _start_counting(seen: Observation, record: RunRecord, done: Progress) -> Pla
     limits = ", ".join(f"{i.criterion} {i.baseline_limit_s:.3f}s" for i in frozen if i.baseline_limit_s is not None)
     message = f"The warm-up is over; baseline limits are frozen: {limits or 'none needed'}."
     status = status_of(seen, "Running", message, record=counting)
-    began = status.provenance.model_copy(update={"window_version": config.version})
     return Plan(
-        status=status.model_copy(update={"provenance": began}),
+        status=_begun(status, config),
         requeue_after=POLL_S,
         record=counting,
         checkpoint=True,
@@ -235,6 +241,12 @@ def _start_counting(seen: Observation, record: RunRecord, done: Progress) -> Pla
         push=push_of(seen, config),
         events=(*_news(seen, record), Event("Normal", "CountingStarted", message)),
     )
+
+
+def _begun(status: Status, config: MirrorConfig) -> Status:
+    """The status with the version of the configuration that a window begins with."""
+    began = status.provenance.model_copy(update={"window_version": config.version})
+    return status.model_copy(update={"provenance": began})
 
 
 def _back_to_pending(seen: Observation, problem: Violation) -> Plan:
@@ -266,15 +278,16 @@ def _preparing_message(seen: Observation) -> str:
     return hardware_matches(seen).message
 
 
-def _running_message(seen: Observation, done: Progress) -> str:
+def _running_message(seen: Observation, record: RunRecord, done: Progress) -> str:
     paused = pause(seen.run.spec, seen.now)
     if paused is not None:
         return f"{paused.message}; {done.pairs} pairs counted."
     if done.first_counted is None:
         return "Counting has begun; no pair is complete yet."
-    end = done.first_counted + seen.run.spec.duration.seconds
+    end, change = done.first_counted + seen.run.spec.duration.seconds, change_message(seen, record, done)
     expected = done.judge_error or forecast_sentence(
         forecast(done.results, seen.now - done.first_counted), end - seen.now
     )
     again = f"Attempt {seen.record.attempt} of this spec. " if seen.record and seen.record.attempt > 1 else ""
-    return f"{again}{done.pairs} pairs counted; ends at {times.written(end)} at the latest. {expected}"
+    moving = f"{change} " if change else ""
+    return f"{again}{done.pairs} pairs counted; ends at {times.written(end)} at the latest. {moving}{expected}"

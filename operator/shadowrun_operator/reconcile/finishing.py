@@ -14,15 +14,13 @@ from shadowrun_operator.reconcile.objects import config_steps
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.pending import POLL_S, SOON_S, record_ended
 from shadowrun_operator.reconcile.plan import EditRoute, Event, Plan, Push, Step
-from shadowrun_operator.reconcile.progress import Progress, progress, unread
+from shadowrun_operator.reconcile.progress import GRACE_S, progress, settled
 from shadowrun_operator.reconcile.push import push_of
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.removal import remaining, removal
 from shadowrun_operator.reconcile.route import filter_steps, left_filter_event
 from shadowrun_operator.reconcile.statuses import Said, status_of, with_condition
 
-GRACE_S = 15.0
-"""Beyond the request timeout: how long the last evidence is waited for."""
 REPORT_S = 120.0
 """After the end: how long a report that the API server refuses is tried again before all is taken down without it."""
 
@@ -111,7 +109,7 @@ def _deleted_at(seen: Observation) -> float:
 def _last_evidence(seen: Observation, record: RunRecord) -> Plan:
     steps, push = _copying_off(seen)
     done = progress(seen)
-    if not _settled(seen, record, done, pushed=push is None):
+    if record.copying_since and seen.config is not None and not settled(seen, done, record.ended_at, told=push is None):
         status = with_progress(status_of(seen, "Finishing", record.end_message, record=record), done)
         status = status.model_copy(update={"end_reason": record.end_reason})
         # The mirrors are told first: a gateway's refusal to have its route edited must not keep them copying.
@@ -126,21 +124,6 @@ def _last_evidence(seen: Observation, record: RunRecord) -> Plan:
         steps=(*steps, report_step(seen, report)),
         events=() if again else (_verdict_event(report),),
     )
-
-
-def _settled(seen: Observation, record: RunRecord, done: Progress, *, pushed: bool) -> bool:
-    """Whether nothing more will be counted: all were told and read since, capture has stopped, no pair is in flight.
-
-    Without a token nothing can be read any more, and nothing is waited for.
-    """
-    if not record.copying_since or seen.config is None:
-        return True
-    if seen.now >= record.ended_at + seen.run.spec.admission.timeout.seconds + GRACE_S:
-        return True
-    newest = seen.books.newest_captures()
-    stopped = all(not newest[pod.uid].copying for pod in seen.pods_of(names.CAPTURE) if pod.uid in newest)
-    read = seen.now > record.ended_at + POLL_S and not unread(seen)
-    return pushed and stopped and read and done.in_flight == 0
 
 
 def _copying_off(seen: Observation) -> tuple[list[Step], Push | None]:

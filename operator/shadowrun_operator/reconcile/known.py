@@ -24,7 +24,7 @@ def facts_of(seen: Observation, record: RunRecord, started: float | None) -> Fac
         ended=record.ended_at or None,
         spec_hash=record.spec_hash,
         seed_fingerprint=provenance.seed_fingerprint,
-        arms=tuple(_arm_facts(seen, arm) for arm in seen.run.spec.arm_names),
+        arms=tuple(_arm_facts(seen, record, arm) for arm in seen.run.spec.arm_names),
         patch="\n".join(difference(seen) or ()),
         versions={
             "operator": seen.settings.version,
@@ -51,7 +51,7 @@ def _running_images(seen: Observation, component: str) -> str:
     return ", ".join(sorted({image for pod in seen.pods if pod.component == component for image in pod.images}))
 
 
-def _arm_facts(seen: Observation, arm: str) -> ArmFacts:
+def _arm_facts(seen: Observation, record: RunRecord, arm: str) -> ArmFacts:
     pods, spec = seen.pods_of(arm), seen.run.spec
     nodes = sorted({pod.node for pod in pods if pod.node})
     drivers = {key for node in nodes for key in seen.node_labels.get(node, {}) if "driver" in key.lower()}
@@ -65,6 +65,7 @@ def _arm_facts(seen: Observation, arm: str) -> ArmFacts:
         name=arm,
         images=images,
         nodes=tuple(nodes),
+        first_nodes=record.nodes.get(arm, ()),
         labels=labels,
         model=own or spec.arms.model,
         url=spec.arms.template.url_of(arm),

@@ -131,7 +131,7 @@ def next_config(
         seed=seed,
         expiry=record.expiry,
         version=version,
-        window=1 if indicators else WARM_UP,
+        window=record.window,
         copying=copying,
         copy_until=copy_until(seen.run.spec, seen.now) if copying else None,
         indicators=indicators or open_indicators(rules_of(seen.run.spec)),
@@ -268,8 +268,17 @@ def _pulled(seen: Observation, deployment: Manifest) -> Manifest:
 
 
 def _arm_creation(seen: Observation, record: RunRecord, arm: str, *, replicas: int) -> Create:
-    pool = dict(seen.run.spec.hardware.node_selector)
-    return Create(arm_deployment(seen.ref, arm, source_of(record), replicas=replicas, node_selector=pool))
+    hardware = seen.run.spec.hardware
+    deployment = arm_deployment(
+        seen.ref,
+        arm,
+        source_of(record),
+        replicas=replicas,
+        node_selector=dict(hardware.node_selector),
+        apart_from=seen.run.spec.made_arms if hardware.changes_places else (),
+        nodes=record.places.get(arm, ()) if record.changed_at else (),
+    )
+    return Create(deployment)
 
 
 def _policy_steps(seen: Observation) -> list[Step]:

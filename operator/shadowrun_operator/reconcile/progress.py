@@ -6,10 +6,11 @@ from functools import cached_property
 
 import msgspec
 
-from shadowrun_operator.judge.criteria import CriterionResult, Outcome, judged
+from shadowrun_operator.judge.criteria import CriterionResult, Outcome
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import Funnel, funnel
 from shadowrun_operator.judge.guards import Case
+from shadowrun_operator.judge.halves import outcomes
 from shadowrun_operator.judge.live_path import Watch, harm, watched
 from shadowrun_operator.judge.merge import Merged, merged
 from shadowrun_operator.judge.rules import Rules, rules_of
@@ -19,9 +20,13 @@ from shadowrun_operator.manifests import names
 from shadowrun_operator.reconcile.clocks import began
 from shadowrun_operator.reconcile.known import facts_of
 from shadowrun_operator.reconcile.observation import Observation
+from shadowrun_operator.reconcile.pending import POLL_S
 from shadowrun_operator.reconcile.rate import Pace, asked, paced, selected_count
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.standing import VERDICT, Standing, holding_s, standings
+
+GRACE_S = 15.0
+"""Beyond the request timeout: how long the last evidence is waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +66,8 @@ class Progress:
     @cached_property
     def standings(self) -> dict[str, Standing]:
         """Since when the criteria that gate and the verdict have been decided as they are, this look included."""
-        outcomes: dict[str, Outcome] = {r.name: r.outcome for r in self.gating}
-        return standings(self.stood, {**outcomes, VERDICT: self.prospect}, self.now)
+        stand: dict[str, Outcome] = {r.name: r.outcome for r in self.gating}
+        return standings(self.stood, {**stand, VERDICT: self.prospect}, self.now)
 
     def stands(self, name: str, outcome: Outcome) -> bool:
         """Whether a criterion (or `VERDICT`) has been decided like this for so long that a run may end by it."""
@@ -81,7 +86,7 @@ class Progress:
         if facts is None or not facts.indicators:
             return (), "Inconclusive", ""
         try:
-            results = judged(self.rules, self.evidence, facts)
+            results = outcomes(self.rules, self.evidence, facts)
             case = Case(rules=self.rules, evidence=self.evidence, facts=facts, funnel=self.funnel, results=results)
             return results, prospect(case), ""
         except Exception as error:
@@ -96,6 +101,11 @@ class Progress:
     def tokens(self) -> int:
         """Prompt tokens of the counted pairs, estimated from bytes."""
         return self.funnel.pairs.tokens
+
+    @property
+    def second_counted(self) -> float | None:
+        """When the first pair was complete that counted after the arms had changed places."""
+        return self.evidence.halves[1].first_pair if self.evidence.halves else None
 
     @property
     def warm_up_state(self) -> str:
@@ -186,6 +196,19 @@ def _pace(seen: Observation) -> Pace:
         seen.now,
         None if target is None else target.thousandths / 1000,
     )
+
+
+def settled(seen: Observation, done: Progress, since: float, *, told: bool) -> bool:
+    """Whether what was copied until then has all been counted: mirrors and capture have stopped, and were read since.
+
+    `told`: every mirror has been told to stop. What doesn't end in its time isn't waited for.
+    """
+    if seen.now >= since + seen.run.spec.admission.timeout.seconds + GRACE_S:
+        return True
+    newest = seen.books.newest_captures()
+    stopped = all(not newest[pod.uid].copying for pod in seen.pods_of(names.CAPTURE) if pod.uid in newest)
+    read = seen.now > since + POLL_S and not unread(seen)
+    return told and stopped and read and done.in_flight == 0
 
 
 def unread(seen: Observation) -> tuple[str, ...]:

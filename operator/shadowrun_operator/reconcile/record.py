@@ -10,12 +10,13 @@ from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
-from shadowrun_mirror.config import Indicator
+from shadowrun_mirror.config import WARM_UP, Indicator
 from shadowrun_mirror.evidence import CaptureEvidence, Evidence, Window
 
 from shadowrun_operator.judge.facts import SpecChange
 from shadowrun_operator.judge.live_path import Watch
-from shadowrun_operator.judge.merge import latest
+from shadowrun_operator.judge.merge import COUNTED, SECOND_HALF, SECOND_WARM_UP, latest
+from shadowrun_operator.manifests import names
 from shadowrun_operator.reconcile.rate import Pace
 from shadowrun_operator.reconcile.standing import Standing
 
@@ -38,6 +39,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         None  # what the warm-up had counted when the arms were warm (`judge.merge.calibration_mark`)
     )
     indicators: tuple[Indicator, ...] = ()  # with the thresholds that were frozen when the warm-up ended
+    nodes: dict[str, tuple[str, ...]] = {}  # of arms that change places: where they stood when copying began
+    changed_at: float = 0.0  # when they were told to; those two are not in `arms` until they have
+    second_half: float = 0.0  # since when pairs count again
     pace: Pace = Pace()  # how far the sampling rates have been lowered
     changes: tuple[SpecChange, ...] = ()  # of the spec, since copying began (`reconcile.history`)
     watch: Watch | None = None  # what was seen of customers with and without copying
@@ -52,6 +56,26 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     def rate_share(self) -> int:
         """Millionths of the spec's rates that are copied now."""
         return self.pace.share
+
+    @property
+    def window(self) -> int:
+        """The window that copies belong to now."""
+        if self.changed_at:
+            return SECOND_HALF if self.second_half else SECOND_WARM_UP
+        return COUNTED if self.indicators else WARM_UP
+
+    @property
+    def changing_places(self) -> bool:
+        """Whether the arms are between their places: no copy is made meanwhile."""
+        return self.changed_at > 0 and names.CANDIDATE not in self.arms
+
+    @property
+    def places(self) -> dict[str, tuple[str, ...]]:
+        """The nodes that arms which change places have to be on now; none before they are known."""
+        first, second = names.BASELINE, names.CANDIDATE
+        if not self.nodes or not self.changed_at:
+            return self.nodes
+        return {first: self.nodes[second], second: self.nodes[first]}
 
 
 Snapshot = TypeVar("Snapshot", Evidence, CaptureEvidence)

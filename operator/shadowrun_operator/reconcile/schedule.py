@@ -69,7 +69,11 @@ def start_deadline(seen: Observation) -> float:
     """
     created, spec = seen.run.metadata.creation_timestamp, seen.run.spec
     since = times.seconds(created) if created else seen.now
-    since = max(since, _start_time(spec) or since)
+    return deadline_after(spec, max(since, _start_time(spec) or since))
+
+
+def deadline_after(spec: Spec, since: float) -> float:
+    """When `startDeadline` has passed since then, in hours of the daily window where there is one."""
     window, left = _window(spec), float(spec.start_deadline.seconds)
     if window is None:
         return since + left

@@ -111,7 +111,8 @@ def _conditions(
         said[ConditionType.ACCEPTED] = accepted
     if phase != "Complete":
         paused = pause(seen.run.spec, seen.now) if phase in ACTIVE else None
-        reason = Reason.ACTIVE if paused is None else paused.reason
+        going_on = Reason.CHANGING_PLACES if record is not None and record.changing_places else Reason.ACTIVE
+        reason = going_on if paused is None else paused.reason
         said[ConditionType.COMPLETE] = ("False", reason, reason.sentence)
         said[ConditionType.SUCCEEDED] = ("Unknown", Reason.ACTIVE, Reason.ACTIVE.sentence)
     for kind, words in said.items():
@@ -203,6 +204,8 @@ def _arms_ready(seen: Observation) -> Said:
     waiting = [c for c in needed if not seen.all_ready(c)]
     if not waiting:
         return "True", Reason.READY, Reason.READY.sentence
+    if seen.record is not None and seen.record.changing_places:
+        return "False", Reason.CHANGING_PLACES, "; ".join(_waiting(seen, component) for component in waiting)
     room = lacking_room(seen)
     if room is not None:
         return "False", Reason.NO_ROOM, room
@@ -263,7 +266,7 @@ def _provenance(seen: Observation, record: RunRecord) -> Provenance:
                 envoy=_envoy_version(seen) or before.versions.envoy,
                 kubernetes=seen.settings.kubernetes or before.versions.kubernetes,
             ),
-            "window": 1 if record.indicators else 0,
+            "window": record.window,
             "capture": seen.run.spec.capture.mode,
         }
     )

@@ -417,6 +417,21 @@ RULES = {
     "arms change places or don't": Rule(
         {"spec.hardware.crossover": "Enabled"}, {"spec.hardware.crossover": "Halfway"}, "Unsupported value"
     ),
+    "arms behind URLs change no places": Rule(
+        behind_urls(),
+        behind_urls() | {"spec.hardware": {"policy": "Report", "crossover": "Enabled"}},
+        "arms behind URLs have none here",
+    ),
+    "what changes places halfway has a half": Rule(
+        {"spec.hardware.crossover": "Enabled", "spec.endConditions.decided": True},
+        {"spec.hardware.crossover": "Enabled", "spec.endConditions.pairs": 1000},
+        "hardware.crossover is at half of duration",
+    ),
+    "half of a run is longer than its warm-up": Rule(
+        {"spec.hardware.crossover": "Enabled", "spec.duration": "24h", "spec.arms.warmup": {"duration": "11h"}},
+        {"spec.hardware.crossover": "Enabled", "spec.duration": "24h", "spec.arms.warmup": {"duration": "12h"}},
+        "half of duration must be longer than arms.warmup.duration",
+    ),
     "a node selector has label keys": Rule(
         {"spec.hardware.nodeSelector": {"a.b/c": "x"}},
         {"spec.hardware.nodeSelector": {"a b": "x"}},

@@ -18,7 +18,6 @@ NOT_YET: dict[str, dict[str, Any]] = {
     "spec.arms.template.leaderWorkerSetRef": {
         "arms": {"template": {"leaderWorkerSetRef": {"name": "big"}}, "candidate": {}}
     },
-    "spec.hardware.crossover": {"hardware": {"crossover": "Enabled"}},
     "spec.comparison": {"comparison": {"output": "Parity"}},
     "spec.endConditions.matchRate": {"endConditions": {"matchRate": "99%"}},
 }
@@ -65,6 +64,7 @@ DONE: dict[str, dict[str, Any]] = {
     "a guard of the live path": {"livePathGuard": {"maxErrorIncrease": "1%"}},
     "replicas of arms for single requests": {"arms": ARMS | {"replicas": 2}},
     "replicas of arms for conversations": {"arms": ARMS | {"replicas": 2}, "sampling": KEYED},
+    "arms that change places": {"hardware": {"crossover": "Enabled"}},
     "a control": {"arms": ARMS | {"control": "Enabled"}},
     "ends by pairs, tokens and accelerator hours": {"endConditions": {"pairs": 1, "tokens": 1, "gpuHours": 16}},
     "an end once all is decided": {"endConditions": {"decided": True}},

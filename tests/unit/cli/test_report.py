@@ -61,6 +61,18 @@ def test_every_criterion_and_finding_is_shown(report: Report) -> None:
     assert report.method in text
 
 
+def test_halves_are_shown_where_the_arms_changed_places(report: Report) -> None:
+    assert "by halves" not in report_text("x", shown_report(msgspec.json.encode(report).decode()))
+    first, second = (msgspec.structs.replace(report.criteria[0], difference=by, pairs=300) for by in (0.031, -0.012))
+    whole = msgspec.structs.replace(report.criteria[0], halves=(first, second))
+    text = report_text(
+        "x", shown_report(msgspec.json.encode(msgspec.structs.replace(report, criteria=(whole,))).decode())
+    )
+    shown = text[text.index("Criteria by halves") :].splitlines()[2:4]
+    assert [line.split()[1] for line in shown] == ["first", "second"]
+    assert ["+3.1" in shown[0], "-1.2" in shown[1]] == [True, True]
+
+
 def test_where_the_arms_differ_is_shown_line_by_line(report: Report) -> None:
     differing = msgspec.structs.replace(report, facts=msgspec.structs.replace(report.facts, patch="spec.a\nspec.b"))
     text = report_text("x", shown_report(msgspec.json.encode(differing).decode()))

@@ -12,12 +12,13 @@ from typing import Any
 
 import httpx
 import pytest
-from shadowrun_mirror.config import decode_config, encode
+from shadowrun_mirror.config import WARM_UP, decode_config, encode
 from shadowrun_operator.cluster import apply, observe, runs
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.runs import SWEEP_S, Runs
 from shadowrun_operator.handlers import FINALIZER, has_loop
+from shadowrun_operator.judge.merge import SECOND_WARM_UP
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.manifests.route import filters_of
@@ -45,6 +46,7 @@ MODES: dict[str, dict[str, Any]] = {
         "hardware": {"policy": "Report", "matchLabelKeys": None, "nodeSelector": None},
     },
     "gone after a while": {"ttlAfterFinished": "5m"},
+    "crossover": {"hardware": {"crossover": "Enabled"}, "duration": "6m"},
 }
 RUN = (names.KIND, "inference", "x")
 OWN = Settings(mirror_image="m:1", capture_image="c:1", namespace="ops", version="0.1.0")
@@ -251,7 +253,8 @@ def candidate_is_wrong(method: str, path: str) -> Fault | None:
 
 def counted(life: Life) -> int:
     """How many requests the mirrors received in windows that count."""
-    windows = [w for e in life.world.evidence.values() for number, w in e.windows.items() if number]
+    warming = (WARM_UP, SECOND_WARM_UP)
+    windows = [w for e in life.world.evidence.values() for number, w in e.windows.items() if number not in warming]
     return sum(c.received.requests for window in windows for c in window.classes.values())
 
 

@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable
+from shadowrun_operator.judge.merge import COUNTED, SECOND_HALF
 from shadowrun_operator.reconcile import times
 
 from tests.unit.cluster_io.api_server import REFUSALS, Fault, Killed
@@ -35,6 +36,7 @@ def ended_well(life: Life, mode: str) -> None:
     assert "Complete" in life.phases[-1:]
     assert life.status["endReason"] == "DurationReached"
     assert life.status["funnel"]["requests"]["selected"] == counted(life) > 0
+    assert life.status["provenance"]["window"] == (SECOND_HALF if mode == "crossover" else COUNTED)
     _kept_its_word(life)
 
 

@@ -34,9 +34,10 @@ def test_enough_pairs_decide_and_too_few_do_not() -> None:
     assert short.criteria[0].coming == 1200
 
 
+@pytest.mark.parametrize("crossover", [False, True], ids=["stay", "change places"])
 @pytest.mark.parametrize("criterion", [SLO, P95, BETTER], ids=lambda c: str(c.name))
-def test_what_a_plan_says_to_change_is_enough(criterion: Criterion) -> None:
-    length = msgspec.structs.replace(DAY, duration_s=600, start_s=86_400)
+def test_what_a_plan_says_to_change_is_enough(criterion: Criterion, crossover: bool) -> None:
+    length = msgspec.structs.replace(DAY, duration_s=600, start_s=86_400, crossover=crossover)
     (found,) = plan(criterion, rate=0.5, length=length).criteria
     assert not found.decidable
     assert found.rate is not None
@@ -44,6 +45,13 @@ def test_what_a_plan_says_to_change_is_enough(criterion: Criterion) -> None:
     assert plan(criterion, rate=1.01 * found.rate, length=length).decidable
     longer = msgspec.structs.replace(length, duration_s=found.seconds + 60)
     assert plan(criterion, rate=0.5, length=longer).decidable
+
+
+def test_arms_that_change_places_have_the_pairs_of_the_second_half_after_its_warm_up() -> None:
+    (found,) = plan(SLO, rate=2, length=msgspec.structs.replace(DAY, crossover=True)).criteria
+    assert found.coming == 2 * (43_200 - 120)
+    (none,) = plan(SLO, rate=2, length=msgspec.structs.replace(DAY, crossover=True, duration_s=200)).criteria
+    assert (none.coming, none.rate) == (0, None)
 
 
 def test_a_wider_margin_is_offered_and_the_median_where_it_would_do() -> None:

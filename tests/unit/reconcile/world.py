@@ -5,6 +5,7 @@ It knows nothing of why a plan says what it says. Every write to an object that 
 
 import base64
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.attempts import LEDGER, earlier_attempts
 from shadowrun_operator.manifests.given_back import given_back_at, is_given_back
 from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.placement import pinned_to
 from shadowrun_operator.manifests.route import edits, filters_of
 from shadowrun_operator.manifests.template import inline_source, wanted_source
 from shadowrun_operator.reconcile import times
@@ -396,12 +398,13 @@ class World:
                 continue
             component = item["metadata"]["labels"][names.COMPONENT_LABEL]
             replicas = item["spec"]["replicas"]
-            ready = replicas if self.starting else 0
             seen = item["metadata"]["generation"]
-            item["status"] = {"readyReplicas": ready, "updatedReplicas": replicas, "observedGeneration": seen}
+            item["status"] = {"updatedReplicas": replicas, "observedGeneration": seen, "readyReplicas": 0}
             for number in range(replicas):
                 name = f"{component}-{number}"
-                node = self.placement.get(component, "node1")
+                node = self._node_for(name, component, item["spec"]["template"]["spec"], wanted.values())
+                if node is None:
+                    continue
                 deaths = self.deaths.get(name, 0)
                 wanted[name] = Pod(
                     name=name,
@@ -412,6 +415,7 @@ class World:
                     ready=self.starting,
                     restarts=self._restarts(component, name),
                 )
+                item["status"]["readyReplicas"] += self.starting
         self.pods = wanted
         living = {pod.uid for pod in self._of(names.MIRROR)}
         self.configs = {uid: config for uid, config in self.configs.items() if uid in living}
@@ -426,6 +430,20 @@ class World:
     def _restarts(self, component: str, name: str) -> tuple[Restart, ...]:
         count = self.restarts.get(name, 0)
         return (Restart(container=component, count=count, why="OOMKilled (exit code 137)"),) if count else ()
+
+    def _node_for(self, name: str, component: str, pod_spec: Manifest, others: Iterable[Pod]) -> str | None:
+        """As a scheduler does for affinity by node names, and away from pods; None where nothing fits.
+
+        A pod that is there stays.
+        """
+        away = pod_spec.get("affinity", {}).get("podAntiAffinity", {})
+        if not away:
+            return self.placement.get(component, "node1")
+        taken = {pod.node for pod in others if pod.component in ARMS}
+        free = [node for node in self.nodes if node not in taken]
+        allowed = pinned_to(pod_spec) or ({self.placement[component]} if component in self.placement else set(free))
+        known = self.pods[name].node if name in self.pods else ""
+        return next((node for node in (known, *free) if node in free and node in allowed), None)
 
     def _count(self, uid: str, pairs: int, place: int) -> None:
         """One mirror counts. All but the first have one copy in flight that never ends, so that a death loses it."""

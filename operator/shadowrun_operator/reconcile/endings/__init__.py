@@ -1,7 +1,9 @@
 """When a run ends: one small class per reason, any one of which is enough. Pure."""
 
 from shadowrun_operator.api.conditions import EndReason
+from shadowrun_operator.reconcile.crossover import change_due, place_deadline
 from shadowrun_operator.reconcile.endings.arm_changed import ArmChanged
+from shadowrun_operator.reconcile.endings.crossover_failed import CrossoverFailed
 from shadowrun_operator.reconcile.endings.decided import Decided
 from shadowrun_operator.reconcile.endings.duration_reached import DurationReached
 from shadowrun_operator.reconcile.endings.evidence_lost import EvidenceLost
@@ -31,6 +33,7 @@ ENDINGS: tuple[Ending, ...] = (
     StartDeadlineExceeded(),
     NodeLost(),
     HardwareMismatch(),
+    CrossoverFailed(),
     FailureProven(),
     DurationReached(),
     Decided(),
@@ -56,8 +59,7 @@ def deadlines(seen: Observation, done: Progress) -> list[float]:
     due = [start_deadline(seen)] if done.first_counted is None else []
     if seen.record is not None:
         due.append(seen.record.expiry)
-    if used_up is not None:
-        due.append(used_up)
+    due += [at for at in (used_up, change_due(seen, done), place_deadline(seen, done)) if at is not None]
     if done.first_counted is not None:
         due += [
             done.first_counted + spec.duration.seconds,
