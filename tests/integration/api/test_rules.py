@@ -59,6 +59,11 @@ def behind_urls(**urls: Any) -> dict[str, Any]:
     }
 
 
+def crossover(**ends: Any) -> dict[str, Any]:
+    """Arms that change places, in a run that may end like this."""
+    return {"spec.hardware.crossover": "Enabled", "spec.endConditions": {"minDuration": "1h", **ends}}
+
+
 def guard(**fields: Any) -> dict[str, Any]:
     """A guard of the live path."""
     block = {"maxErrorIncrease": "1%"} | fields
@@ -415,7 +420,7 @@ RULES = {
         {"spec.hardware.matchLabelKeys": ["a", "b"]}, {"spec.hardware.matchLabelKeys": ["a", "a"]}, "Duplicate value"
     ),
     "arms change places or don't": Rule(
-        {"spec.hardware.crossover": "Enabled"}, {"spec.hardware.crossover": "Halfway"}, "Unsupported value"
+        crossover(), crossover() | {"spec.hardware.crossover": "Halfway"}, "Unsupported value"
     ),
     "arms behind URLs change no places": Rule(
         behind_urls(),
@@ -423,13 +428,13 @@ RULES = {
         "arms behind URLs have none here",
     ),
     "what changes places halfway has a half": Rule(
-        {"spec.hardware.crossover": "Enabled", "spec.endConditions.decided": True},
-        {"spec.hardware.crossover": "Enabled", "spec.endConditions.pairs": 1000},
+        crossover(decided=True),
+        crossover(pairs=1000),
         "hardware.crossover is at half of duration",
     ),
     "half of a run is longer than its warm-up": Rule(
-        {"spec.hardware.crossover": "Enabled", "spec.duration": "24h", "spec.arms.warmup": {"duration": "11h"}},
-        {"spec.hardware.crossover": "Enabled", "spec.duration": "24h", "spec.arms.warmup": {"duration": "12h"}},
+        crossover() | {"spec.duration": "24h", "spec.arms.warmup": {"duration": "11h"}},
+        crossover() | {"spec.duration": "24h", "spec.arms.warmup": {"duration": "12h"}},
         "half of duration must be longer than arms.warmup.duration",
     ),
     "a node selector has label keys": Rule(
