@@ -24,14 +24,14 @@ def stages(world: World) -> dict[str, dict[str, Any]]:
     world.add_primaries("chat-two")
     pool = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     world.apply(
-        shadow_run("moved", duration="3m", hardware=HARDWARE | {"nodeSelector": pool}),
+        shadow_run("moved", duration="4m", hardware=HARDWARE | {"nodeSelector": pool}),
         shadow_run("crowded", primary="chat-two", startDeadline="40s", hardware=HARDWARE | {"nodeSelector": ONE_NODE}),
     )
     world.serve_customers()
     return {
         "first": world.wait("moved", "first half", lambda s: s.get("provenance", {}).get("window") == 1, 150),
         "second": world.wait("moved", "second half", lambda s: s.get("provenance", {}).get("window") == 3, 240),
-        "end": world.wait_complete("moved", 240),
+        "end": world.wait_complete("moved", 200),
         "crowded": world.wait_complete("crowded", 60),
     }
 

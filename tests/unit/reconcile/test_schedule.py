@@ -13,7 +13,15 @@ from shadowrun_operator.judge.hours import hours
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.judging import stored_report
 from shadowrun_operator.reconcile.reconcile import reconcile
-from shadowrun_operator.reconcile.schedule import LONGEST_S, changes, copy_until, pause, start_deadline, waits_until
+from shadowrun_operator.reconcile.schedule import (
+    LONGEST_S,
+    changes,
+    copy_until,
+    deadline_after,
+    pause,
+    start_deadline,
+    waits_until,
+)
 from shadowrun_operator.reconcile.spec_hash import changed_fields, frozen_spec
 
 from tests.unit.reconcile.test_any_process_may_die import MISHAPS, _happen
@@ -132,6 +140,14 @@ def test_a_run_begins_in_the_first_window_and_the_deadline_counts_its_hours_only
     # Five minutes: four today, one tomorrow.
     assert start_deadline(seen) == START + 25 * HOUR + 60
     assert waits_until(seen.run.spec, START + HOUR + 239) is None
+
+
+@pytest.mark.parametrize(("hours_of_day", "after"), [(window("08:00", "09:00"), 25 * HOUR), ({}, 2 * HOUR)])
+def test_a_deadline_from_any_time_on_counts_the_hours_of_the_window_only(
+    hours_of_day: dict[str, Any], after: float
+) -> None:
+    asked = Spec.model_validate(spec(startDeadline="2h", **hours_of_day))
+    assert deadline_after(asked, START) == START + after
 
 
 def test_the_report_says_which_hours_were_asked_for_and_which_were_seen() -> None:
