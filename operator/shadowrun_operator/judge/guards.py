@@ -181,13 +181,14 @@ def clocks_apart(case: Case) -> Finding | None:
 
 
 def baseline_failed(case: Case) -> Finding | None:
-    """Whether the baseline answered most of what it got, in the run and in every class that gates.
+    """Whether the baseline answered most of what it got, in the run, each half of it, and every class that gates.
 
     Arms that both fail everything are equal in every share, and would be no worse than each other.
     """
-    funnel, named = case.funnel, {r.traffic_class for r in case.gating}
-    scopes = [("the run", funnel.arms, funnel.pairs)]
-    scopes += [(f'class "{c.name}"', c.arms, c.pairs) for c in funnel.classes if c.name in named]
+    named, scopes = {r.traffic_class for r in case.gating}, []
+    for counts in (case.funnel, *_funnels_of_halves(case)):
+        scopes.append(("the run" if counts is case.funnel else "one half", counts.arms, counts.pairs))
+        scopes += [(f'class "{c.name}"', c.arms, c.pairs) for c in counts.classes if c.name in named]
     for said, arms, pairs in scopes:
         failed = arms.get(case.rules.baseline, ArmCounts()).failures.requests
         if failed > BASELINE_FAILED_SHARE * pairs.requests:
@@ -235,8 +236,7 @@ def _hard_drop(case: Case) -> HardDrop | None:
     rules, found = case.rules, hard_drop(case.rules, case.evidence, case.funnel)
     if found is None or not found.proven or not rules.crossover:
         return found
-    for half in halves_of(case.evidence):
-        counts = funnel(half, rules.baseline, superset=rules.superset, external=rules.external)
+    for half, counts in zip(halves_of(case.evidence), _funnels_of_halves(case), strict=True):
         of_half = hard_drop(rules, half, counts)
         if of_half is None or not of_half.proven:
             return HardDrop(proven=False, message=f"{found.message} It isn't proven in each half by itself.")
@@ -253,6 +253,17 @@ def send_order(case: Case) -> Finding | None:
     """Whether the arms took turns in being sent to first. It never takes a Fail away."""
     found = order_bias(case.rules, case.evidence)
     return Finding(group="Open", reason="SendOrderBiased", message=found) if found else None
+
+
+def _funnels_of_halves(case: Case) -> tuple[Funnel, ...]:
+    """The funnel of each half; none where arms don't change places."""
+    rules = case.rules
+    if not rules.crossover:
+        return ()
+    return tuple(
+        funnel(half, rules.baseline, superset=rules.superset, external=rules.external)
+        for half in halves_of(case.evidence)
+    )
 
 
 def criterion_failed(case: Case) -> Finding | None:

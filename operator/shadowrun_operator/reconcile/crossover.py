@@ -62,7 +62,7 @@ def change_due(seen: Observation, done: Progress) -> float | None:
 
 def moved_on(seen: Observation, record: RunRecord, done: Progress) -> tuple[RunRecord, Event | None]:
     """The record after this look, and what is to be said where it says something new."""
-    due, since = change_due(seen, done), done.evidence.warm_again
+    due, since = change_due(seen, done), done.rewarming_since
     if due is None:
         return record, None
     if not record.changed_at:
@@ -75,7 +75,7 @@ def moved_on(seen: Observation, record: RunRecord, done: Progress) -> tuple[RunR
         if not _all_in_place(seen, record):
             return record, None
         said = "Baseline and candidate stand on each other's nodes; they get warm again."
-        return _with(record, arms=arm_identities(seen)), Event("Normal", "PlacesChanged", said)
+        return _with(record, placed_at=seen.now, arms=arm_identities(seen)), Event("Normal", "PlacesChanged", said)
     length = seen.run.spec.arms.warmup.duration
     if record.second_half or since is None or seen.now < since + length.seconds:
         return record, None
@@ -107,7 +107,7 @@ def change_message(seen: Observation, record: RunRecord, done: Progress) -> str:
     if not record.changed_at:
         return f"The arms change places at {times.written(due)}."
     if not record.changing_places:
-        since = "" if done.evidence.warm_again is not None else " Nothing has been copied to them yet."
+        since = "" if done.rewarming_since is not None else " Nothing has been copied to them yet."
         return f"The arms have changed places and get warm again for {seen.run.spec.arms.warmup.duration}.{since}"
     waiting = [arm for arm in ARMS if not _is_moved(seen, record, arm) or not seen.all_ready(arm)]
     return f"The arms change places; waiting for {', '.join(waiting)}."

@@ -45,6 +45,7 @@ class Progress:
     now: float
     warm_up_since: float | None  # when the first pair of the warm-up was complete
     first_counted: float | None  # when the first counted pair was complete
+    rewarming_since: float | None  # when the first pair was complete after the arms had changed places
     stood: Mapping[str, Standing]  # since when criteria and verdict were decided, this look not included
     holding_s: float  # how long they must have been before a run may end by it
 
@@ -136,7 +137,7 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
     living = [e for key, e in seen.books.mirrors.items() if key not in dead]
     pace = _pace(seen)
     now = None if record is None else msgspec.structs.replace(record, watch=watch, pace=pace)
-    warmed, counted = _beginnings(seen, evidence)
+    warmed, counted, again = _beginnings(seen, evidence)
     return Progress(
         rules=rules,
         evidence=evidence,
@@ -150,6 +151,7 @@ def progress(seen: Observation, *, final: bool = False) -> Progress:
         now=seen.now,
         warm_up_since=warmed,
         first_counted=counted,
+        rewarming_since=again,
         stood={} if record is None else record.standings,
         holding_s=_holding_s(seen, rules, evidence),
     )
@@ -164,17 +166,19 @@ def renewed(record: RunRecord, done: Progress) -> RunRecord:
         standings=done.standings,
         warming_since=done.warm_up_since or 0.0,
         counting_since=done.first_counted or 0.0,
+        rewarming_since=done.rewarming_since or 0.0,
     )
 
 
-def _beginnings(seen: Observation, evidence: Merged) -> tuple[float | None, float | None]:
-    """When the first pairs of the warm-up and of the counted window were complete."""
+def _beginnings(seen: Observation, evidence: Merged) -> tuple[float | None, float | None, float | None]:
+    """When the first pairs of the warm-up, of what counts and of the second warm-up were complete."""
     first_warm, first, record = evidence.warm_up.first_pair, evidence.counted.first_pair, seen.record
     if record is None:
-        return first_warm, first
+        return first_warm, first, evidence.warm_again
     return (
         began(record.warming_since, first_warm, record.copying_since, seen.now),
         began(record.counting_since, first, record.told_to_count, seen.now),
+        began(record.rewarming_since, evidence.warm_again, record.placed_at, seen.now),
     )
 
 

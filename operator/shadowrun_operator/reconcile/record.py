@@ -40,7 +40,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     )
     indicators: tuple[Indicator, ...] = ()  # with the thresholds that were frozen when the warm-up ended
     nodes: dict[str, tuple[str, ...]] = {}  # of arms that change places: where they stood when copying began
-    changed_at: float = 0.0  # when they were told to; those two are not in `arms` until they have
+    changed_at: float = 0.0  # when they were told to
+    placed_at: float = 0.0  # when both stood on each other's nodes; until then they are not in `arms`
+    rewarming_since: float = 0.0  # when the first pair after that was complete (`reconcile.clocks.began`)
     second_half: float = 0.0  # since when pairs count again
     pace: Pace = Pace()  # how far the sampling rates have been lowered
     changes: tuple[SpecChange, ...] = ()  # of the spec, since copying began (`reconcile.history`)
@@ -67,7 +69,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def changing_places(self) -> bool:
         """Whether the arms are between their places: no copy is made meanwhile."""
-        return self.changed_at > 0 and names.CANDIDATE not in self.arms
+        return self.changed_at > 0 and not self.placed_at
 
     @property
     def places(self) -> dict[str, tuple[str, ...]]:

@@ -154,6 +154,18 @@ def test_long_requests_that_fail_in_one_half_only_forbid_a_pass_and_are_no_fail(
     assert "It isn't proven in each half by itself." in report.message
 
 
+def test_arms_that_both_fail_everything_in_one_half_are_not_equal_there() -> None:
+    rules = Rules(criteria=(NO_ERRORS,), crossover=True)
+    recorder = crossed(rules, EQUAL, halves=(1200, 0))
+    recorder.windows[SECOND_HALF] = Window(id=SECOND_HALF)
+    for i in range(600):
+        recorder.pair(SECOND_HALF, 2_000_000 + i // 2, {"baseline": math.inf, "candidate": math.inf})
+    report = report_of(recorder, rules)
+    assert [half.outcome for half in report.criteria[0].halves] == ["Pass", "Pass"]
+    assert (report.verdict, report.reason) == ("Inconclusive", "BaselineFailed")
+    assert "600 of 600 pairs of one half" in report.message
+
+
 def test_the_bounds_of_the_whole_are_the_outer_ones_and_its_difference_the_mean_of_the_halves() -> None:
     recorder = crossed(CROSS, UNEQUAL, halves=(1500, 700))
     for result in outcomes(CROSS, recorder.merged(), facts(recorder)):
