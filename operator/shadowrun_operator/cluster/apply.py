@@ -17,7 +17,8 @@ from shadowrun_operator.api.status import MESSAGE_LENGTH, Status, shortened
 from shadowrun_operator.cluster import events
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable, Cluster
 from shadowrun_operator.cluster.evidence_store import stored_manifests
-from shadowrun_operator.cluster.observe import Memory
+from shadowrun_operator.cluster.memory import Memory
+from shadowrun_operator.cluster.own_objects import forget_books
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest
@@ -48,8 +49,10 @@ async def apply(
 ) -> None:
     """Do all of it. Raises `ApiRefusal` or `ApiUnreachable`; the next pass then begins anew."""
     memory.refusal = ""
+    if plan.writes:
+        memory.recall.forget()
     try:
-        await _store(cluster, seen, plan)
+        await _store(cluster, seen, plan, memory)
     except ApiRefusal as refusal:
         await _refused(cluster, seen, seen.run.status, refusal, written, instance)
         raise
@@ -163,7 +166,7 @@ def _without_counts(status: Manifest) -> Manifest:
     return {key: value for key, value in status.items() if key not in _COUNTED}
 
 
-async def _store(cluster: Cluster, seen: Observation, plan: Plan) -> None:
+async def _store(cluster: Cluster, seen: Observation, plan: Plan, memory: Memory) -> None:
     record = plan.record or (seen.record if plan.checkpoint else None)
     if record is None:
         return
@@ -176,11 +179,15 @@ async def _store(cluster: Cluster, seen: Observation, plan: Plan) -> None:
     *parts, manifest = made
     for part in parts:
         await cluster.apply(part)
+    name = manifest["metadata"]["name"]
     if seen.object("ConfigMap", names.EVIDENCE) is not None:
-        await cluster.apply(manifest)
-    elif await cluster.create(manifest) is None:
-        name = manifest["metadata"]["name"]
+        stored: Manifest | None = await cluster.apply(manifest)
+    else:
+        stored = await cluster.create(manifest)
+    if stored is None:
         raise ApiRefusal(409, "AlreadyExists", f"ConfigMap {name!r} exists and is not this run's")
+    memory.config_maps[name] = stored  # in this version it need not be read
+    forget_books(memory, seen.run)
 
 
 def _checkpoint(seen: Observation, record: RunRecord, books: Books) -> tuple[Manifest, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote, urlencode
+from urllib.request import getproxies
 
 import aiohttp
 from kubernetes.aio import config as kubeconfig
@@ -19,7 +20,8 @@ EDITS = 8
 """How often an edit is made anew because somebody else was quicker."""
 GATEWAY_API = "gateway.networking.k8s.io/v1"
 _JSON = "application/json"
-_BARE = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_BARE = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_BARE_LIST = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 KINDS = {
     KIND: (API_VERSION, "shadowruns"),
@@ -70,7 +72,8 @@ class Cluster:
 
         `may_write` is asked before every call that would change something.
         """
-        configuration = Configuration()
+        # The environment is asked for proxies at every request, in a thread: only where it names some.
+        configuration = Configuration(client_session_kwargs={"trust_env": bool(getproxies())})
         try:
             kubeconfig.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except kubeconfig.ConfigException:
@@ -89,10 +92,10 @@ class Cluster:
         """The version of the API server, such as v1.35.1; "" where it says none."""
         return str((await self._call("GET", "/version")).get("gitVersion", ""))
 
-    async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
-        """The object, or None where there is none."""
+    async def get(self, kind: str, namespace: str, name: str, *, bare: bool = False) -> Manifest | None:
+        """The object, or None where there is none. `bare`: its metadata alone."""
         try:
-            return await self._call("GET", _path(kind, namespace, name))
+            return await self._call("GET", _path(kind, namespace, name), accept=_BARE if bare else _JSON)
         except ApiRefusal as refusal:
             if refusal.status == 404:
                 return None
@@ -116,7 +119,7 @@ class Cluster:
         selectors = {"labelSelector": selector, "fieldSelector": fields}
         query = {"limit": str(_PAGE)} | {key: value for key, value in selectors.items() if value}
         while True:
-            page = await self._call("GET", _path(kind, namespace), query=query, accept=_BARE if bare else _JSON)
+            page = await self._call("GET", _path(kind, namespace), query=query, accept=_BARE_LIST if bare else _JSON)
             version, _ = KINDS[kind]
             listed = page["items"] or ()  # of bare ones null, where there are none
             found += [{**item, "apiVersion": version, "kind": kind} for item in listed]

@@ -6,17 +6,20 @@ import logging
 import secrets
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 from shadowrun_mirror.config import MirrorConfig, decode_config
 
-from shadowrun_operator.api.conditions import ConditionType, condition, is_true
+from shadowrun_operator.api.conditions import ConditionType, Reason, condition, is_true
 from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.cluster.client import Cluster
 from shadowrun_operator.cluster.evidence_store import Stored, parts_of, read_back
+from shadowrun_operator.cluster.memory import Memory
 from shadowrun_operator.cluster.neighbours import Neighbours
+from shadowrun_operator.cluster.own_objects import config_maps, foreign, forget_books, labelled, sorted_out
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.room import free_room
 from shadowrun_operator.cluster.routes import route_seen
@@ -40,17 +43,25 @@ from shadowrun_operator.reconcile.observation import (
     Settings,
 )
 from shadowrun_operator.reconcile.primary import primary_port
-from shadowrun_operator.reconcile.record import Books, RunRecord
+from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.room import pool_of
 from shadowrun_operator.reconcile.schedule import waits_until
 from shadowrun_operator.reconcile.unreadable import other_run
 
 log = logging.getLogger(__name__)
 
-OWN_KINDS = ("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service")
+T = TypeVar("T")
+
 _ENDED = ("Succeeded", "Failed")
 """Phases of pods in which no process runs any more, and never will."""
-_WITHOUT_OWNER = (names.CAPTURE, names.COPIES, names.ROUTED)
+COPYING_S = 30.0
+"""How long an answer is recalled while a run copies. Changes of Deployments and pods are heard of at once."""
+WAITING_S = 300.0
+"""The same while a sound run waits for its time: nothing of it is there yet."""
+AHEAD_S = 60.0
+"""A run that may begin within that time waits no more: no look takes as long."""
+OTHERS_S = 30.0
+"""How old a list of the other runs will do meanwhile."""
 ROOM_S = 30.0
 """Between two looks at the room on nodes: each takes a list of pods for every node."""
 NO_ROOM_S = 300.0
@@ -59,35 +70,29 @@ _SEED_BITS = 53
 """Seeds stay exact in every JSON reader."""
 
 
-@dataclass
-class Memory:
-    """What a process remembers of one run between two looks; all of it may be lost."""
-
-    books: Books | None = None  # None: not read from the ConfigMap yet
-    given_back_since: float | None = None
-    refusal: str = ""
-    room: tuple[NodeRoom, ...] | None = None
-    room_at: float = 0.0  # when it was looked at
-    config_maps: dict[str, Manifest] = field(default_factory=dict)  # as they were last read, by name
-    neighbours: Neighbours = field(default_factory=Neighbours)  # one for all runs of a process
-
-
 async def observe(
     cluster: Cluster, replicas: Replicas, settings: Settings, body: Manifest, memory: Memory
 ) -> Observation:
-    """One look at everything that matters to this run. Raises `pydantic.ValidationError` for a body it cannot read."""
+    """One look at everything that matters to this run. Raises `pydantic.ValidationError` for a body it cannot read.
+
+    The run, the customers' path and the evidence are looked at every time; all else may be recalled (`_recalled_s`).
+    """
     run = ShadowRun.parse(body)
     now = time.time()
-    spec = run.spec
-    primary, source, capture_service, found, pods = await asyncio.gather(
+    spec, kept_s = run.spec, _recalled_s(run, now)
+
+    async def recalled(what: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
+        return await memory.recall.told((run.metadata.generation, what), ask, seconds=kept_s)
+
+    primary, source, capture_service, maps, others_found, own_pods = await asyncio.gather(
         cluster.get("Service", run.namespace, spec.primary.service.name),
-        _source(cluster, run),
+        recalled("source", lambda: _source(cluster, run)),
         _maybe(cluster, "Service", run.namespace, spec.capture.service_name),
-        _labelled(cluster, run, memory),
-        cluster.list("Pod", run.namespace, selector=f"{names.RUN_LABEL}={run.name}"),
+        config_maps(cluster, run, memory, evidence_only=kept_s > 0),
+        recalled("objects", lambda: labelled(cluster, run)),
+        recalled("pods", lambda: _pods(cluster, run)),
     )
-    objects, leftovers = _sorted_out(found, run)
-    own_pods = tuple(_pod(pod) for pod in pods if pod.get("status", {}).get("phase") not in _ENDED)
+    objects, leftovers = sorted_out([*maps, *others_found], run)
     kept = objects.get(("ConfigMap", names.object_name(run.name, names.EVIDENCE)))
     stored = await _stored(cluster, kept, run, with_books=memory.books is None)
     config, token = _secret_of(objects, run)
@@ -95,7 +100,8 @@ async def observe(
     books = stored.books if memory.books is None else memory.books
     read: frozenset[str] = frozenset()
     clocks: Mapping[str, float] = {}
-    if token and stored.record is not None and stored.record.copying_since:
+    record = stored.record
+    if token and record is not None and record.copying_since:
         port = primary_port(primary, source, spec.primary.service.port) if primary and source else None
         reading = await replicas.read(
             _addresses(own_pods, names.MIRROR),
@@ -106,15 +112,17 @@ async def observe(
         books = books.with_readings(run.uid, reading.mirrors, reading.captures)
         read, clocks = reading.pods_of(run.uid), reading.clocks
     memory.books = books
-    _forget_books(memory, names.object_name(run.name, names.EVIDENCE))
-    # A run that has copied has had its turn: no other one matters to it, and looking at all of them costs.
-    copied = stored.record is not None and stored.record.copying_since
-    siblings, others = ((), ()) if copied else await _others(cluster, run, memory.neighbours)
-    uncounted = stored.record is None or not (stored.record.indicators or stored.record.ended_at)
-    ledger = await cluster.get("ConfigMap", run.namespace, LEDGER) if uncounted else None
-    route = await route_seen(cluster, run, with_gateways=stored.record is None)
+    forget_books(memory, run)
+    arm_nodes = tuple(sorted({pod.node for pod in own_pods if pod.node and pod.component in spec.arm_names}))
+    surroundings, (siblings, others), ledger, route, nodes, room = await asyncio.gather(
+        recalled("surroundings", lambda: _surroundings(cluster, run, record, objects)),
+        _others(cluster, run, record, memory.neighbours, seconds=min(kept_s, OTHERS_S)),
+        recalled("ledger", lambda: _ledger(cluster, run, record)),
+        route_seen(cluster, run, with_gateways=record is None),
+        recalled(arm_nodes, lambda: _nodes(cluster, arm_nodes)),
+        _room(cluster, run, record, own_pods, memory),
+    )
     _remember_giving_back(memory, capture_service, now, filtered=_is_filtered(route, run))
-    nodes = await _arm_nodes(cluster, run, own_pods)
     return Observation(
         now=time.time(),
         run=run,
@@ -123,17 +131,17 @@ async def observe(
         primary=primary,
         source=source,
         capture_service=capture_service,
-        arm_services=await _arm_services(cluster, run) if stored.record is None else {},
-        credential_found=await _credential_found(cluster, run),
+        arm_services=surroundings.arm_services,
+        credential_found=surroundings.credential_found,
         objects=objects,
-        foreign=await _foreign(cluster, run, objects) if stored.record is None else (),
+        foreign=surroundings.foreign,
         leftovers=leftovers,
         pods=own_pods,
-        node_labels={node: found.get("metadata", {}).get("labels", {}) for node, found in nodes.items()},
-        lost_nodes={node: why for node, found in nodes.items() if (why := lost(found))},
-        room=await _room(cluster, run, stored.record, own_pods, memory),
+        node_labels={node: item.get("metadata", {}).get("labels", {}) for node, item in nodes.items()},
+        lost_nodes={node: why for node, item in nodes.items() if (why := lost(item))},
+        room=room,
         others=others,
-        record=stored.record,
+        record=record,
         books=books,
         checkpoint_at=stored.at,
         config=config,
@@ -146,6 +154,20 @@ async def observe(
         attempts=earlier_attempts(ledger, siblings),
         ledger=ledger,
     )
+
+
+def _recalled_s(run: ShadowRun, now: float) -> float:
+    """How old an answer may be: while the run copies, and while a sound one waits for its time; else it is asked anew.
+
+    Whoever is about to make, to change or to remove something has to know how things are.
+    """
+    if run.metadata.deletion_timestamp is not None:
+        return 0.0
+    if run.status.phase in ("WarmingUp", "Running"):
+        return COPYING_S
+    accepted = condition(run.status.conditions, ConditionType.ACCEPTED)
+    scheduled = accepted is not None and accepted.reason == Reason.SCHEDULED
+    return WAITING_S if scheduled and waits_until(run.spec, now + AHEAD_S) is not None else 0.0
 
 
 def _is_filtered(route: RouteSeen | None, run: ShadowRun) -> bool:
@@ -166,91 +188,57 @@ def _remember_giving_back(memory: Memory, service: Manifest | None, now: float, 
         memory.given_back_since = now
 
 
-async def _labelled(cluster: Cluster, run: ShadowRun, memory: Memory) -> list[Manifest]:
-    selector = f"{names.RUN_LABEL}={run.name},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
-    bare, *lists = await asyncio.gather(
-        cluster.list("ConfigMap", run.namespace, selector=selector, bare=True),
-        *(cluster.list(kind, run.namespace, selector=selector) for kind in OWN_KINDS if kind != "ConfigMap"),
+@dataclass(frozen=True)
+class _Surroundings:
+    """What matters to a run that is not accepted yet, beside what it asks for by name."""
+
+    arm_services: dict[str, Manifest] = field(default_factory=dict)
+    credential_found: bool = True
+    foreign: tuple[str, ...] = ()
+
+
+async def _surroundings(
+    cluster: Cluster, run: ShadowRun, record: RunRecord | None, ours: dict[tuple[str, str], Manifest]
+) -> _Surroundings:
+    if record is not None:
+        return _Surroundings()
+    arm_services, credential_found, strangers = await asyncio.gather(
+        _arm_services(cluster, run), _credential_found(cluster, run), foreign(cluster, run, ours)
     )
-    read = await asyncio.gather(*(_config_map(cluster, item["metadata"], memory) for item in bare))
-    memory.config_maps = {item["metadata"]["name"]: item for item in read if item is not None}
-    return [*memory.config_maps.values(), *(item for found in lists for item in found)]
+    return _Surroundings(arm_services, credential_found, strangers)
 
 
-async def _config_map(cluster: Cluster, meta: Manifest, memory: Memory) -> Manifest | None:
-    """Evidence and report may be large and change seldom: each is read once in each version."""
-    known = memory.config_maps.get(meta["name"])
-    if known is not None and known["metadata"]["resourceVersion"] == meta["resourceVersion"]:
-        return known
-    return await cluster.get("ConfigMap", meta["namespace"], meta["name"])
-
-
-def _forget_books(memory: Memory, name: str) -> None:
-    """What was read back is in `books`."""
-    if name in memory.config_maps:
-        memory.config_maps[name] = {**memory.config_maps[name], "binaryData": {}}
-
-
-def _sorted_out(found: Iterable[Manifest], run: ShadowRun) -> tuple[dict[tuple[str, str], Manifest], tuple[str, ...]]:
-    """Ours, and what is on its way out or belongs to an earlier run of the same name.
-
-    Ours says so by its owner; only objects of the customers' path have none, and the Service for a proxy's copies.
-    """
-    ours: dict[tuple[str, str], Manifest] = {}
-    leftovers = []
-    for item in found:
-        meta = item["metadata"]
-        owners = {owner["uid"] for owner in meta.get("ownerReferences", [])}
-        in_path = not owners and meta["labels"].get(names.COMPONENT_LABEL) in _WITHOUT_OWNER
-        if "deletionTimestamp" in meta or not (in_path or run.uid in owners):
-            leftovers.append(f"{item['kind']} '{meta['name']}'")
-        else:
-            ours[item["kind"], meta["name"]] = item
-    return ours, tuple(sorted(leftovers))
-
-
-async def _foreign(cluster: Cluster, run: ShadowRun, ours: dict[tuple[str, str], Manifest]) -> tuple[str, ...]:
-    """Objects without our labels under names that the run needs."""
-    capture = (names.CAPTURE,) if run.spec.capture.proxy is not None else ()
-    parts = (*capture, names.MIRROR, *run.spec.made_arms)
-    needed = [("Deployment", part) for part in parts]
-    needed += [("Service", part) for part in parts if part != names.CAPTURE]
-    needed += [("Secret", part) for part in (names.MIRROR, *capture)]
-    needed += [("Service", names.MIRROR_PODS)] if run.spec.mirror.replicas > 1 else []
-    needed += [("ConfigMap", names.EVIDENCE), ("ConfigMap", names.REPORT)]
-    wanted = [(kind, names.object_name(run.name, part)) for kind, part in needed]
-    missing = [key for key in wanted if key not in ours]
-    found = await asyncio.gather(*(cluster.get(kind, run.namespace, name) for kind, name in missing))
-    return tuple(
-        f"{kind} '{name}'"
-        for (kind, name), item in zip(missing, found, strict=True)
-        if item is not None and item["metadata"].get("labels", {}).get(names.RUN_LABEL) != run.name
-    )
+async def _ledger(cluster: Cluster, run: ShadowRun, record: RunRecord | None) -> Manifest | None:
+    uncounted = record is None or not (record.indicators or record.ended_at)
+    return await cluster.get("ConfigMap", run.namespace, LEDGER) if uncounted else None
 
 
 async def _others(
-    cluster: Cluster, run: ShadowRun, neighbours: Neighbours
+    cluster: Cluster, run: ShadowRun, record: RunRecord | None, neighbours: Neighbours, *, seconds: float
 ) -> tuple[tuple[str, ...], tuple[OtherRun, ...]]:
     """Of the other runs of the namespace: the hash of the spec of each that has copied traffic; and the active ones.
 
     Active are those accepted, and those older than this one that are still to be looked at, unless they are planned for
-    a later time.
+    a later time. A run that has copied has had its turn: no other one matters to it, and looking at all of them costs.
     """
+    if record is not None and record.copying_since:
+        return (), ()
     found, hashes = [], []
-    own_age = (run.metadata.creation_timestamp or "", run.uid)
-    for body, other in await neighbours.of(cluster, run.namespace):
-        if body["metadata"]["uid"] == run.uid:
-            continue
-        if other is None:
+    own_age = _age(run)
+    for other in await neighbours.of(cluster, run.namespace, seconds=seconds):
+        if not isinstance(other, ShadowRun):
             # Its own loop says so in its status. What an operator that could read it made may still stand.
-            unreadable = other_run(body, older=_age(body["metadata"]) < own_age)
-            found += [] if unreadable is None else [unreadable]
+            meta = other["metadata"]
+            unreadable = other_run(other, older=(meta.get("creationTimestamp", ""), meta["uid"]) < own_age)
+            found += [] if unreadable is None or meta["uid"] == run.uid else [unreadable]
+            continue
+        if other.uid == run.uid:
             continue
         status = other.status
         if status.attempt and status.provenance.spec_hash:
             hashes.append(status.provenance.spec_hash)
         unseen = condition(status.conditions, ConditionType.ACCEPTED) is None
-        older = _age(body["metadata"]) < own_age
+        older = _age(other) < own_age
         may_begin = unseen and older and waits_until(other.spec, time.time()) is None
         active = is_true(status.conditions, ConditionType.ACCEPTED) or may_begin
         if active and status.phase != "Complete":
@@ -267,9 +255,9 @@ async def _others(
     return tuple(hashes), tuple(found)
 
 
-def _age(metadata: Manifest) -> tuple[str, str]:
+def _age(run: ShadowRun) -> tuple[str, str]:
     """The smaller one is the older."""
-    return metadata.get("creationTimestamp", ""), metadata["uid"]
+    return run.metadata.creation_timestamp or "", run.uid
 
 
 async def _credential_found(cluster: Cluster, run: ShadowRun) -> bool:
@@ -289,9 +277,8 @@ async def _arm_services(cluster: Cluster, run: ShadowRun) -> dict[str, Manifest]
     return {name: item for name, item in zip(wanted, found, strict=True) if item is not None}
 
 
-async def _arm_nodes(cluster: Cluster, run: ShadowRun, pods: Iterable[Pod]) -> dict[str, Manifest]:
-    """Nodes that pods of arms are bound to, by name; one that is gone is empty."""
-    nodes = sorted({pod.node for pod in pods if pod.node and pod.component in run.spec.arm_names})
+async def _nodes(cluster: Cluster, nodes: Sequence[str]) -> dict[str, Manifest]:
+    """By name; one that is gone is empty."""
     found = await asyncio.gather(*(cluster.get("Node", "", node) for node in nodes))
     return {node: item or {} for node, item in zip(nodes, found, strict=True)}
 
@@ -322,6 +309,11 @@ async def _room(
         pool = pool_of(run.spec.hardware.node_selector, record.template.get("spec", {}))
         memory.room, memory.room_at = await free_room(cluster, pool), now
     return memory.room
+
+
+async def _pods(cluster: Cluster, run: ShadowRun) -> tuple[Pod, ...]:
+    found = await cluster.list("Pod", run.namespace, selector=f"{names.RUN_LABEL}={run.name}")
+    return tuple(_pod(pod) for pod in found if pod.get("status", {}).get("phase") not in _ENDED)
 
 
 async def _source(cluster: Cluster, run: ShadowRun) -> Manifest | None:

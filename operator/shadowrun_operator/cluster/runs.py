@@ -15,9 +15,11 @@ from shadowrun_operator.api.run import API_VERSION, KIND
 from shadowrun_operator.cluster import metrics
 from shadowrun_operator.cluster.apply import Written, apply, apply_steps
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable, Cluster
+from shadowrun_operator.cluster.memory import Memory
 from shadowrun_operator.cluster.namespaces import ALL, Namespaces
 from shadowrun_operator.cluster.neighbours import Neighbours
-from shadowrun_operator.cluster.observe import OWN_KINDS, Memory, observe
+from shadowrun_operator.cluster.observe import observe
+from shadowrun_operator.cluster.own_objects import OWN_KINDS
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.given_back import followed, stands_for
@@ -103,6 +105,7 @@ class Runs:
         """Something about this run has changed: look now."""
         line = self._lines.get((namespace, name))
         if line is not None:
+            line.memory.recall.forget()
             line.wake.set()
 
     def woken(self, namespace: str, name: str) -> asyncio.Event:

@@ -14,6 +14,8 @@ from shadowrun_operator.reconcile.spec_hash import frozen_spec
 from shadowrun_operator.reconcile.statuses import status_of
 
 RESYNC_S = 30.0
+WAITING_S = 120.0
+"""Between two looks at a sound run that waits for its time."""
 SOON_S = 0.0
 POLL_S = 3.0
 SETTLE_S = 60.0
@@ -44,7 +46,7 @@ def _waiting(seen: Observation, begins: float) -> Plan:
     news = _is_news(seen, Reason.SCHEDULED)
     return Plan(
         status=status_of(seen, "Pending", message, accepted=("Unknown", Reason.SCHEDULED, message)),
-        requeue_after=max(SOON_S, min(RESYNC_S, begins - seen.now)),
+        requeue_after=max(SOON_S, min(WAITING_S, begins - seen.now)),
         events=(Event("Normal", str(Reason.SCHEDULED), message),) if news else (),
     )
 

@@ -97,3 +97,8 @@ class Plan:
     push: Push | None = None
     events: tuple[Event, ...] = ()
     released: bool = False  # everything of a deleted run is gone
+
+    @property
+    def writes(self) -> bool:
+        """Whether any object but the ShadowRun itself is to be made, changed or removed."""
+        return bool(self.steps) or self.record is not None or self.checkpoint

@@ -83,9 +83,9 @@ class WhileAUserEdits(Cluster):
 
     readings = 0
 
-    async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+    async def get(self, kind: str, namespace: str, name: str, *, bare: bool = False) -> dict[str, Any] | None:
         """What was there before that change, the first time."""
-        document = await super().get(kind, namespace, name)
+        document = await super().get(kind, namespace, name, bare=bare)
         self.readings += 1
         if self.readings == 1 and document is not None:
             changed = copy.deepcopy(document)

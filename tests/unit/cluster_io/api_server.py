@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import copy
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -39,11 +40,12 @@ class Fault:
 
 
 class ApiServer:
-    """`used` holds the rights that the requests so far needed."""
+    """`used` holds the rights that the requests so far needed, `given` how often an object was given as a whole."""
 
     def __init__(self) -> None:
         self.objects: dict[Key, Manifest] = {}
         self.used: set[Right] = set()
+        self.given: Counter[str] = Counter()
         self.now = ""
         self._numbers = itertools.count(1)
 
@@ -207,7 +209,10 @@ class InMemory(Cluster):
         fault = self._disturb(method, path)
         if fault is None:
             found = self._server.answer(method, path, body, content, query or {})
-            return found if "PartialObjectMetadataList" not in accept else _bare(found)
+            if "PartialObjectMetadata" in accept:
+                return _bare(found)
+            self._server.given[f"{method} {path}"] += 1
+            return found
         if fault.carried_out:
             with contextlib.suppress(ApiRefusal):  # nobody hears of it
                 self._server.answer(method, path, body, content, query or {})
@@ -250,10 +255,11 @@ def merged(value: Any, patch: Any) -> Any:
     return made
 
 
-def _bare(page: Manifest) -> Manifest:
-    """As a real one says it: null where there is nothing."""
-    items = [{"kind": "PartialObjectMetadata", "metadata": item["metadata"]} for item in page["items"]]
-    return {**page, "items": items or None}
+def _bare(found: Manifest) -> Manifest:
+    """As a real one says it: null where a list is empty."""
+    if "items" not in found:
+        return {"kind": "PartialObjectMetadata", "metadata": found["metadata"]}
+    return {**found, "items": [_bare(item) for item in found["items"]] or None}
 
 
 def _key(manifest: Manifest) -> Key:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shadowrun_operator.cluster.client import KINDS, ApiRefusal, ApiUnreachable
-from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.names import KIND, Manifest
 
 from tests.unit.reconcile.routes import patched
 from tests.unit.reconcile.world import _patch_containers
@@ -41,7 +41,7 @@ class FakeCluster:
         """Names of all objects of a kind."""
         return sorted(name for k, _, name in self.objects if k == kind)
 
-    async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+    async def get(self, kind: str, namespace: str, name: str, *, bare: bool = False) -> Manifest | None:
         self._refuse("get", kind)
         found = self.objects.get((kind, namespace, name))
         return found and _versioned(found)
@@ -74,14 +74,14 @@ class FakeCluster:
         if self._key(manifest) in self.objects:
             return None
         self.put(manifest)
-        return self.objects[self._key(manifest)]
+        return _versioned(self.objects[self._key(manifest)])
 
     async def apply(self, manifest: Manifest) -> Manifest:
         self._note("apply", manifest)
         before = self.objects.get(self._key(manifest), {})
         meta = {**manifest["metadata"]} | {k: v for k, v in before.get("metadata", {}).items() if k == "uid"}
         self.put({**manifest, "metadata": meta, "status": before.get("status", {})})
-        return self.objects[self._key(manifest)]
+        return _versioned(self.objects[self._key(manifest)])
 
     async def apply_status(self, manifest: Manifest) -> Manifest:
         self._note("apply_status", manifest)
@@ -146,8 +146,8 @@ class FakeCluster:
 
 
 def _versioned(item: Manifest) -> Manifest:
-    """Of a ConfigMap another version whenever anything in it is another, whoever changed it."""
+    """What is remembered by its version has another one whenever anything in it is another, whoever changed it."""
     found = copy.deepcopy(item)
-    if found["kind"] == "ConfigMap":
+    if found["kind"] in ("ConfigMap", KIND):
         found["metadata"]["resourceVersion"] = str(zlib.crc32(repr(item).encode()))
     return found

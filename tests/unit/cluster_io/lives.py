@@ -1,7 +1,7 @@
 """Whole lives of one run: the real loop and client on an API server in memory, with kubelets, mirrors and a clock.
 
-What kopf does for a run, and nothing more, is done here: the finalizer, the loop, the sweep. What mirrors count comes
-from `World`. No time is waited for.
+What kopf does for a run, and nothing more, is done here: the finalizer, the loop, the sweep, the news of Deployments
+and pods. What mirrors count comes from `World`. No time is waited for.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from shadowrun_mirror.config import WARM_UP, decode_config, encode
-from shadowrun_operator.cluster import apply, observe, runs
+from shadowrun_operator.cluster import apply, memory, neighbours, observe, runs
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.runs import SWEEP_S, Runs
@@ -26,7 +26,7 @@ from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.gateway import MIRROR, PERCENTAGE
 from shadowrun_operator.reconcile.observation import Settings
 
-from tests.unit.cluster_io.api_server import ApiServer, Fault, InMemory, Killed, merged
+from tests.unit.cluster_io.api_server import ApiServer, Fault, InMemory, Key, Killed, merged
 from tests.unit.cluster_io.test_routes import gateway, gateway_class
 from tests.unit.reconcile.routes import ROUTED, route
 from tests.unit.reconcile.world import START, World
@@ -63,6 +63,7 @@ class Life:
         self.copied: list[float] = []  # instants at which a mirror was copying
         self.deaths = 0
         self._swept_at = 0.0
+        self._heard: dict[Key, Manifest] = {}
         self.runs = self._process()
         self._put_users_objects()
         self.world.body["spec"] = merged({}, self.world.body["spec"])
@@ -116,11 +117,18 @@ class Life:
     async def turn(self, seconds: float = STEP_S) -> None:
         """What the operator's process does in a while, and then that while."""
         try:
+            self._hears()
             await self._loop()
             if self.world.now - self._swept_at >= SWEEP_S:
                 await self._sweeps()
         except Killed:
             self.kill()
+        self._pass_time(seconds)
+
+    async def look(self, seconds: float) -> None:
+        """One pass alone, and then that while."""
+        self._hears()
+        await self.runs.pass_once("inference", "x")
         self._pass_time(seconds)
 
     async def until_over(self, turns: int = 400) -> None:
@@ -133,6 +141,14 @@ class Life:
             raise AssertionError(f"{self.status.get('phase')} after {turns} turns: {self.status.get('message')}")
         for _ in range(round(2.5 * SWEEP_S / STEP_S)):
             await self.turn()
+
+    def _hears(self) -> None:
+        """Whether anything is news of its Deployments and pods: then the process is told."""
+        children = [(key, item) for key, item in self.server.objects.items() if key[0] in ("Deployment", "Pod")]
+        now = {key: {**item, "metadata": _without_version(item)} for key, item in children if _is_labelled(item)}
+        if now != self._heard:
+            self._heard = now
+            self.runs.wake("inference", "x")
 
     async def _loop(self) -> None:
         """As kopf's daemon: the finalizer is there as long as there is a loop."""
@@ -240,7 +256,7 @@ def begun(mode: str, disturb: Callable[[str, str], Fault | None] = lambda *_: No
             return life.world.now + offset
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (apply, observe, runs):
+        for module in (apply, memory, neighbours, observe, runs):
             patch.setattr(module, "time", Clock)
         yield life
 
@@ -259,6 +275,14 @@ def counted(life: Life) -> int:
 
 
 _PATH = f"/apis/{names.API_VERSION}/namespaces/inference/shadowruns/x"
+
+
+def _is_labelled(item: Manifest) -> bool:
+    return bool(item["metadata"].get("labels", {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY)
+
+
+def _without_version(item: Manifest) -> Manifest:
+    return {key: value for key, value in item["metadata"].items() if key != "resourceVersion"}
 
 
 def _pod(name: str, uid: str, component: str, address: str, node: str, *, ready: bool) -> Manifest:

@@ -200,3 +200,13 @@ async def test_of_a_list_the_metadata_alone_may_be_asked_for_and_nothing_is_null
     assert {request["accept"].partition(";")[2] for request in server.requests} == {
         "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
     }
+
+
+async def test_of_one_object_the_metadata_alone_may_be_asked_for(server: Server, cluster: Cluster) -> None:
+    one = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "a"}}
+    server.answers = [(200, one), (404, {"reason": "NotFound", "message": "no"})]
+    assert await cluster.get("ConfigMap", "n", "a", bare=True) == one
+    assert await cluster.get("ConfigMap", "n", "a", bare=True) is None
+    assert {request["accept"].partition(";")[2] for request in server.requests} == {
+        "as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    }

@@ -18,7 +18,8 @@ from shadowrun_operator.cluster.evidence_store import (
     stored_manifests,
     unpacked,
 )
-from shadowrun_operator.cluster.observe import Memory, observe
+from shadowrun_operator.cluster.memory import Memory
+from shadowrun_operator.cluster.observe import observe
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.manifests.names import RunRef
 from shadowrun_operator.reconcile.observation import Settings

@@ -6,7 +6,8 @@ from typing import Any
 
 import httpx
 import pytest
-from shadowrun_operator.cluster.observe import Memory, observe
+from shadowrun_operator.cluster.memory import Memory
+from shadowrun_operator.cluster.observe import observe
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.runs import Runs
 from shadowrun_operator.manifests import names

@@ -1,15 +1,22 @@
 """Many passes share a list of runs, and none is given one that was begun before it asked."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from shadowrun_operator.cluster import neighbours as module
 from shadowrun_operator.cluster.client import ApiRefusal
 from shadowrun_operator.cluster.neighbours import Neighbours
 
-from tests.unit.cluster_io.test_modes import run
+from tests.unit.cluster_io.test_modes import run as made
 
 pytestmark = pytest.mark.operator
+
+
+def run(name: str = "x", uid: str = "uid-x", *, version: str = "1") -> dict[str, Any]:
+    found = made(name, uid)
+    return {**found, "metadata": {**found["metadata"], "resourceVersion": version}}
 
 
 class Slow:
@@ -62,18 +69,41 @@ async def test_a_refusal_is_told_to_all_who_waited_and_the_next_list_is_a_new_on
     told = await asyncio.gather(*(_asked(neighbours, server) for _ in range(3)), return_exceptions=True)
     assert told == [server.refusal] * 3
     server.refusal = None
-    ((body, read),) = await _asked(neighbours, server)
-    assert body["metadata"]["name"] == "x"
-    assert read is not None
+    (found,) = await _asked(neighbours, server)
+    assert found.name == "x"
     assert len(server.begun) == 2
 
 
-async def test_one_who_gives_up_takes_nothing_from_the_others_and_what_cannot_be_read_is_none() -> None:
+async def test_one_who_gives_up_takes_nothing_from_the_others_and_what_cannot_be_read_is_as_stored() -> None:
     server, neighbours = Slow(), Neighbours()
     server.found = [{**run(), "spec": {"nonsense": 1}}]
     gives_up, stays = _asked(neighbours, server), _asked(neighbours, server)
     await _settled()
     gives_up.cancel()
     server.gate.set()
-    ((_, read),) = await stays
-    assert read is None
+    assert await stays == tuple(server.found)
+
+
+async def test_an_older_list_serves_those_whom_it_will_do_and_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, neighbours, now = Slow(), Neighbours(), 1000.0
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    server.gate.set()
+    await neighbours.of(server, "n")  # type: ignore[arg-type]
+    server.found = [run(), run("y", "uid-y")]
+    now += 29
+    assert len(await neighbours.of(server, "n", seconds=30)) == 1  # type: ignore[arg-type]
+    now += 1
+    assert len(await neighbours.of(server, "n", seconds=30)) == 2  # type: ignore[arg-type]
+    server.found = []
+    assert await _asked(neighbours, server) == ()
+
+
+async def test_a_run_is_read_once_in_each_version() -> None:
+    server, neighbours = Slow(), Neighbours()
+    server.gate.set()
+    server.found = [run(), run("y", "uid-y")]
+    x, y = await _asked(neighbours, server)
+    server.found = [run(version="2"), run("y", "uid-y")]
+    new_x, same_y = await _asked(neighbours, server)
+    assert new_x is not x
+    assert same_y is y

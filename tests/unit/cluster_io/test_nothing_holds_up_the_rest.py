@@ -8,7 +8,8 @@ import pytest
 from shadowrun_mirror.config import decode_config
 from shadowrun_operator.cluster import runs as runs_module
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable
-from shadowrun_operator.cluster.observe import Memory, observe
+from shadowrun_operator.cluster.memory import Memory
+from shadowrun_operator.cluster.observe import observe
 from shadowrun_operator.cluster.runs import SWEEP_S, Runs
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.route import claim_of

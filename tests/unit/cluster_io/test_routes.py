@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from shadowrun_operator.cluster.client import ApiRefusal
-from shadowrun_operator.cluster.observe import Memory, observe
+from shadowrun_operator.cluster.memory import Memory
+from shadowrun_operator.cluster.observe import observe
 from shadowrun_operator.cluster.runs import Runs
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.route import claim_of, filters_of

@@ -9,8 +9,9 @@ import pytest
 from shadowrun_operator.cluster import apply as apply_module
 from shadowrun_operator.cluster import runs as runs_module
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable
+from shadowrun_operator.cluster.memory import Memory
 from shadowrun_operator.cluster.namespaces import ALL, Namespaces
-from shadowrun_operator.cluster.observe import Memory, observe
+from shadowrun_operator.cluster.observe import observe
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.runs import PAUSE_S, Runs
 from shadowrun_operator.manifests import names

@@ -1,13 +1,26 @@
 """How many requests a run costs the API server, by what it is doing: many runs share one server."""
 
+from typing import Any
+
 import pytest
+from shadowrun_operator.cluster.observe import COPYING_S, WAITING_S
 
 from tests.unit.cluster_io.lives import Life, begun
 
 pytestmark = pytest.mark.operator
 
-EVIDENCE = "GET /api/v1/namespaces/inference/configmaps/x-evidence"
+CONFIG_MAPS = "/api/v1/namespaces/inference/configmaps"
+EVIDENCE = f"GET {CONFIG_MAPS}/x-evidence"
 OTHERS = "GET /apis/shadowrun.dev/v1alpha1/namespaces/inference/shadowruns"
+POLL_S = 3.0
+ALWAYS = 4
+"""The run, the Services of primary and capture, and whether the evidence is still what was stored."""
+OWN = 5
+"""Lists of what carries the run's labels, beside ConfigMaps."""
+NAMES = 11
+"""Names that a run with two arms is going to need."""
+LATER = {"schedule": {"startTime": "2099-01-01T00:00:00Z"}}
+NOBODY = {"primary": {"service": {"name": "nobody"}}}
 
 
 class Requests:
@@ -32,6 +45,63 @@ async def _in_phase(life: Life, phase: str) -> None:
     raise AssertionError(f"{life.phases} without {phase}")
 
 
+async def _reads(life: Life, requests: Requests, seconds: float) -> list[int]:
+    """Of each pass of so long a time, in which nothing happens to the run."""
+    reads, until = [], life.world.now + seconds
+    while life.world.now < until:
+        requests.made.clear()
+        await life.look(POLL_S)
+        reads.append(len(requests.made) - len(requests.writes))
+    return reads
+
+
+@pytest.mark.parametrize(
+    ("mode", "spec", "phase", "usual", "anew", "every"),
+    [
+        ("proxy", LATER, "Pending", ALWAYS, ALWAYS + OWN + NAMES + 3, WAITING_S),  # pods, template, ledger
+        ("proxy", {}, "WarmingUp", ALWAYS, ALWAYS + OWN + 4, COPYING_S),  # pods, template, ledger, node
+        ("proxy", {}, "Running", ALWAYS, ALWAYS + OWN + 3, COPYING_S),  # pods, template, node
+        ("another proxy", {}, "Running", ALWAYS, ALWAYS + OWN + 3, COPYING_S),
+        ("route", {}, "Running", ALWAYS + 1, ALWAYS + OWN + 4, COPYING_S),  # and the route
+        ("several mirrors", {}, "Running", ALWAYS, ALWAYS + OWN + 3, COPYING_S),
+    ],
+)
+async def test_while_nothing_happens_a_pass_reads_what_is_decided_on_and_the_rest_now_and_then(
+    mode: str, spec: dict[str, Any], phase: str, usual: int, anew: int, every: float
+) -> None:
+    requests = Requests()
+    with begun(mode, requests) as life:
+        life.world.rate = 0.0 if phase == "WarmingUp" else life.world.rate
+        life.edit(**spec)
+        await _in_phase(life, phase)
+        reads = await _reads(life, requests, 4 * every)
+        assert life.phases[-1] == phase
+    assert sorted(reads)[len(reads) // 2] == usual
+    assert max(reads) == anew
+    assert sum(count > usual + 1 for count in reads) <= 9, "it was long enough, or something was stored"
+
+
+@pytest.mark.parametrize(
+    ("spec", "starting", "phase", "most"),
+    [
+        (NOBODY, True, "Pending", ALWAYS + OWN + NAMES + 4),
+        ({}, False, "Preparing", ALWAYS + OWN + 7),  # pods, template, ledger, node, other runs, and the room: 2 lists
+    ],
+)
+async def test_who_is_about_to_make_something_asks_everything_every_time(
+    spec: dict[str, Any], starting: bool, phase: str, most: int
+) -> None:
+    requests = Requests()
+    with begun("proxy", requests) as life:
+        life.world.starting = starting
+        life.edit(**spec)
+        await _in_phase(life, phase)
+        reads = await _reads(life, requests, 60.0)
+        assert life.phases[-1] == phase
+    assert min(reads) > ALWAYS + OWN
+    assert max(reads) == most
+
+
 async def test_a_run_that_waits_for_its_time_writes_nothing() -> None:
     requests = Requests()
     with begun("daily window", requests) as life:
@@ -52,23 +122,58 @@ async def test_a_suspended_run_writes_twice_a_minute_at_most() -> None:
             await life.turn()
         requests.made.clear()
         for _ in range(20):
-            await life.turn(3.0)
+            await life.turn(POLL_S)
         assert life.phases[-1] == "Running"
         assert len(requests.writes) <= 2, requests.writes
 
 
-async def test_evidence_is_read_once_in_each_version_and_no_other_run_is_looked_at_while_copying() -> None:
+async def test_what_is_stored_is_not_read_again_and_no_other_run_is_looked_at_while_copying() -> None:
     requests = Requests()
     with begun("proxy", requests) as life:
         await _in_phase(life, "Running")
+        life.server.given.clear()
         requests.made.clear()
-        for _ in range(10):
-            await life.turn(3.0)
-        written = sum(1 for request in requests.writes if request.endswith("/configmaps/x-evidence"))
-        assert requests.made.count(EVIDENCE) <= written + 1
-        assert written <= 2
-        assert OTHERS not in requests.made
-        assert len(requests.made) / 10 <= 20, "a pass"
+        for _ in range(30):
+            await life.turn(POLL_S)
+        written = requests.writes.count(f"PATCH {CONFIG_MAPS}/x-evidence")
+        assert 2 <= written <= 4
+        assert life.server.given[EVIDENCE] == 0
+        assert life.server.given[OTHERS] <= 2, "by the sweep"
+
+
+async def test_what_somebody_else_made_of_the_evidence_is_read() -> None:
+    with begun("proxy") as life:
+        await _in_phase(life, "Running")
+        await life.turn(POLL_S)
+        life.server.given.clear()
+        life.server.put(life.server.objects["ConfigMap", "inference", "x-evidence"])
+        await life.turn(POLL_S)
+        assert life.server.given[EVIDENCE] == 1
+
+
+async def test_evidence_that_is_gone_is_missed_at_the_next_look() -> None:
+    with begun("proxy") as life:
+        await _in_phase(life, "Running")
+        await life.turn(POLL_S)
+        life.server.remove(("ConfigMap", "inference", "x-evidence"))
+        await life.turn(POLL_S)
+        assert life.status["phase"] == "Finishing"
+        assert "x-evidence" in life.status["message"]
+
+
+async def test_an_arm_that_was_edited_is_heard_of_and_a_secret_that_is_gone_is_missed_in_time() -> None:
+    for kind, name, seconds in (("Deployment", "x-candidate", POLL_S), ("Secret", "x-mirror", COPYING_S)):
+        with begun("proxy") as life:
+            await _in_phase(life, "Running")
+            await life.turn(POLL_S)
+            if kind == "Secret":
+                life.server.remove((kind, "inference", name))
+            else:
+                life.server.objects[kind, "inference", name]["metadata"]["generation"] += 1
+            until = life.world.now + seconds
+            while life.world.now <= until:
+                await life.turn(POLL_S)
+            assert life.status["endReason"] == ("EvidenceLost" if kind == "Secret" else "ArmChanged")
 
 
 async def test_what_was_read_back_is_not_kept_twice() -> None:
