@@ -26,7 +26,6 @@ def main() -> None:
     logging.basicConfig(
         level=os.environ.get("LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     start_http_server(int(os.environ.get("METRICS_PORT", "9090")))
     name = os.environ.get("LEASE_NAME", "")
     with contextlib.suppress(asyncio.CancelledError):

@@ -5,20 +5,24 @@ A replica that does not answer is a fact to report, never an exception: the loop
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import httpx
+import aiohttp
 import msgspec
 from shadowrun_mirror.config import MirrorConfig, encode
 from shadowrun_mirror.evidence import CaptureEvidence, Evidence
 
 from shadowrun_operator.manifests.names import COMPANION_PORT, CONTROL_PORT
 
-_Stamped = TypeVar("_Stamped", Evidence, CaptureEvidence)
+TIMEOUT = aiohttp.ClientTimeout(total=3.0, sock_connect=1.0)
 
-TIMEOUT = httpx.Timeout(3.0, connect=1.0)
+Answer = tuple[int, bytes]
+"""HTTP status and body."""
+Send = Callable[[str, str, Mapping[str, str], bytes | None], Awaitable[Answer]]
+"""Method, URL, headers, body. Raises `OSError`, `TimeoutError` or `aiohttp.ClientError` where there is no answer."""
+_Stamped = TypeVar("_Stamped", Evidence, CaptureEvidence)
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,15 @@ class Reading:
 class Replicas:
     """The HTTP client of the replicas of every run."""
 
-    def __init__(self, client: httpx.AsyncClient | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._client = client or httpx.AsyncClient(timeout=TIMEOUT, trust_env=False)
+    def __init__(self, send: Send | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._send = send or self._over_http
         self._clock = clock
+        self._session: aiohttp.ClientSession | None = None  # made within a running loop
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        if self._session is not None:
+            await self._session.close()
 
     async def read(
         self, mirrors: Sequence[str], captures: Sequence[str], token: str, *, companion_port: int = COMPANION_PORT
@@ -67,12 +73,12 @@ class Replicas:
         """Give a mirror its configuration; what went wrong, or "" when it took it."""
         url = _url(address, CONTROL_PORT, "/config")
         try:
-            answer = await self._client.put(url, content=encode(config), headers=_authorised(token))
-        except httpx.HTTPError as error:
+            status, said = await self._send("PUT", url, _authorised(token), encode(config))
+        except _NO_ANSWER as error:
             return f"mirror at {address}: {type(error).__name__} on PUT /config"
-        if answer.is_success:
+        if _is_success(status):
             return ""
-        return f"mirror at {address}: {answer.status_code} on PUT /config: {answer.text[:200]}"
+        return f"mirror at {address}: {status} on PUT /config: {said[:200].decode(errors='replace')}"
 
     async def _mirror(self, address: str, token: str, clocks: dict[str, float]) -> Evidence | str:
         asked = self._clock()
@@ -99,10 +105,23 @@ class Replicas:
 
     async def _evidence(self, url: str, token: str) -> bytes | str:
         try:
-            answer = await self._client.get(url, headers=_authorised(token))
-        except httpx.HTTPError as error:
+            status, said = await self._send("GET", url, _authorised(token), None)
+        except _NO_ANSWER as error:
             return f"{url}: {type(error).__name__}"
-        return answer.content if answer.is_success else f"{url}: {answer.status_code}"
+        return said if _is_success(status) else f"{url}: {status}"
+
+    async def _over_http(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=TIMEOUT, cookie_jar=aiohttp.DummyCookieJar())
+        async with self._session.request(method, url, headers=headers, data=body, allow_redirects=False) as answer:
+            return answer.status, await answer.read()
+
+
+_NO_ANSWER = (OSError, TimeoutError, aiohttp.ClientError)
+
+
+def _is_success(status: int) -> bool:
+    return 200 <= status < 300
 
 
 def _authorised(token: str) -> dict[str, str]:

@@ -10,12 +10,11 @@ import time as real_time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
 import pytest
 from shadowrun_mirror.config import WARM_UP, decode_config, encode
 from shadowrun_operator.cluster import apply, memory, neighbours, observe, runs
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable
-from shadowrun_operator.cluster.replicas import Replicas
+from shadowrun_operator.cluster.replicas import Answer
 from shadowrun_operator.cluster.runs import SWEEP_S, Runs
 from shadowrun_operator.handlers import FINALIZER, has_loop
 from shadowrun_operator.judge.merge import SECOND_WARM_UP
@@ -28,6 +27,7 @@ from shadowrun_operator.reconcile.observation import Settings
 
 from tests.unit.cluster_io.api_server import ApiServer, Fault, InMemory, Key, Killed, merged
 from tests.unit.cluster_io.test_routes import gateway, gateway_class
+from tests.unit.cluster_io.wire import Request, answering, nobody
 from tests.unit.reconcile.routes import ROUTED, route
 from tests.unit.reconcile.world import START, World
 
@@ -182,30 +182,28 @@ class Life:
                 await work()
 
     def _process(self) -> Runs:
-        client = httpx.AsyncClient(transport=httpx.MockTransport(self._replica))
-        return Runs(
-            InMemory(self.server, self._spoiled), Replicas(client, lambda: self.world.now), OWN, instance="test"
-        )
+        replicas = answering(self._replica, lambda: self.world.now)
+        return Runs(InMemory(self.server, self._spoiled), replicas, OWN, instance="test")
 
     def _spoiled(self, method: str, path: str) -> Fault | None:
         return self.disturb(method, path)
 
-    def _replica(self, request: httpx.Request) -> httpx.Response:
+    def _replica(self, request: Request) -> Answer:
         """A mirror or a capture answers."""
         world = self.world
-        pod = next((pod for pod in world.pods.values() if pod.address == request.url.host), None)
+        pod = next((pod for pod in world.pods.values() if pod.address == request.host), None)
         if pod is None:
-            raise httpx.ConnectError("no such pod", request=request)
+            return nobody(request)
         if request.method == "PUT":
-            config, known = decode_config(request.content), world.configs.get(pod.uid)
+            config, known = decode_config(request.body), world.configs.get(pod.uid)
             if known is None or config.version > known.version:
                 world.configs[pod.uid] = config
-            return httpx.Response(200)
+            return 200, b""
         if pod.component == names.CAPTURE:
-            return httpx.Response(200, content=encode(world._capture_evidence(pod)))
+            return 200, encode(world._capture_evidence(pod))
         if pod.uid not in world.evidence:
-            raise httpx.ConnectError("still starting", request=request)
-        return httpx.Response(200, content=encode(world.evidence[pod.uid]))
+            return nobody(request)
+        return 200, encode(world.evidence[pod.uid])
 
     def _pass_time(self, seconds: float) -> None:
         """Kubelets and mirrors do their part."""

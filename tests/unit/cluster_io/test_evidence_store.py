@@ -2,7 +2,6 @@
 
 import random
 
-import httpx
 import pytest
 from shadowrun_mirror.blocks import MAX_BLOCKS, BlockSeries
 from shadowrun_mirror.evidence import ArmEvidence, ClassEvidence, Evidence, Source, Window
@@ -20,13 +19,13 @@ from shadowrun_operator.cluster.evidence_store import (
 )
 from shadowrun_operator.cluster.memory import Memory
 from shadowrun_operator.cluster.observe import observe
-from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.manifests.names import RunRef
 from shadowrun_operator.reconcile.observation import Settings
 from shadowrun_operator.reconcile.progress import progress
 from shadowrun_operator.reconcile.record import Books, RunRecord
 
 from tests.unit.cluster_io.fake_cluster import FakeCluster
+from tests.unit.cluster_io.wire import answering, nobody
 from tests.unit.reconcile.world import UID, World
 
 pytestmark = pytest.mark.operator
@@ -270,7 +269,7 @@ async def test_a_new_operator_reads_the_parts_once_and_by_name(monkeypatch: pyte
     for _ in range(2):
         seen = await observe(
             cluster,  # type: ignore[arg-type]
-            Replicas(httpx.AsyncClient()),
+            answering(nobody),
             Settings(mirror_image="m:1", capture_image="c:1"),
             body,
             memory,

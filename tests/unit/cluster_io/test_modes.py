@@ -4,17 +4,17 @@ import asyncio
 import time
 from typing import Any
 
-import httpx
 import pytest
 from shadowrun_operator.cluster.memory import Memory
 from shadowrun_operator.cluster.observe import observe
-from shadowrun_operator.cluster.replicas import Replicas
+from shadowrun_operator.cluster.replicas import Answer
 from shadowrun_operator.cluster.runs import Runs
 from shadowrun_operator.manifests import names
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.observation import Settings
 
 from tests.unit.cluster_io.fake_cluster import FakeCluster
+from tests.unit.cluster_io.wire import Request, answering, nobody
 from tests.unit.reconcile.world import UID, deployment, service, spec
 
 pytestmark = pytest.mark.operator
@@ -42,15 +42,6 @@ def cluster_with(*bodies: dict[str, Any]) -> FakeCluster:
     for item in (service(), deployment(), *bodies):
         cluster.put(item)
     return cluster
-
-
-def replicas(answer: Any) -> Replicas:
-    """Replicas that answer as told."""
-    return Replicas(httpx.AsyncClient(transport=httpx.MockTransport(answer)))
-
-
-def nobody(request: httpx.Request) -> httpx.Response:
-    raise httpx.ConnectError("no replica in this test", request=request)
 
 
 def ready(cluster: FakeCluster) -> None:
@@ -88,7 +79,7 @@ def status(cluster: FakeCluster) -> dict[str, Any]:
 
 async def test_a_run_with_another_proxy_makes_one_service_and_no_capture() -> None:
     cluster = cluster_with(run(capture=EXTERNAL))
-    runs = Runs(cluster, replicas(nobody), SETTINGS, instance="test")  # type: ignore[arg-type]
+    runs = Runs(cluster, answering(nobody), SETTINGS, instance="test")  # type: ignore[arg-type]
     await passed(cluster, runs)
     assert status(cluster)["phase"] == "WarmingUp"
     assert cluster.names("Deployment") == ["chat", "x-baseline", "x-candidate", "x-mirror"]
@@ -102,7 +93,7 @@ async def test_a_run_with_another_proxy_makes_one_service_and_no_capture() -> No
 
 async def test_the_sweep_never_takes_the_service_that_another_proxy_sends_to() -> None:
     cluster = cluster_with(run(capture=EXTERNAL))
-    runs = Runs(cluster, replicas(nobody), SETTINGS, instance="test")  # type: ignore[arg-type]
+    runs = Runs(cluster, answering(nobody), SETTINGS, instance="test")  # type: ignore[arg-type]
     await passed(cluster, runs)
     del cluster.objects[names.KIND, "inference", "x"]
     await runs.sweep()
@@ -114,9 +105,9 @@ async def test_the_sweep_never_takes_the_service_that_another_proxy_sends_to() -
 async def test_its_service_is_its_own_although_it_has_no_owner() -> None:
     body = run(capture=EXTERNAL)
     cluster = cluster_with(body)
-    runs = Runs(cluster, replicas(nobody), SETTINGS, instance="test")  # type: ignore[arg-type]
+    runs = Runs(cluster, answering(nobody), SETTINGS, instance="test")  # type: ignore[arg-type]
     await passed(cluster, runs)
-    seen = await observe(cluster, replicas(nobody), SETTINGS, body, Memory())  # type: ignore[arg-type]
+    seen = await observe(cluster, answering(nobody), SETTINGS, body, Memory())  # type: ignore[arg-type]
     assert ("Service", "chat-copies") in seen.objects
     assert seen.capture_service is not None
     assert seen.leftovers == ()
@@ -139,7 +130,7 @@ async def test_of_another_run_it_is_told_whether_it_stands_before_the_primary() 
         }
     mine = run()
     cluster = cluster_with(mine, first, second)
-    seen = await observe(cluster, replicas(nobody), SETTINGS, mine, Memory())  # type: ignore[arg-type]
+    seen = await observe(cluster, answering(nobody), SETTINGS, mine, Memory())  # type: ignore[arg-type]
     assert {(o.name, o.primary, o.service_name) for o in seen.others} == {
         ("y", "", "chat-copies"),
         ("z", "chat", "chat-shadowed"),
@@ -151,7 +142,7 @@ async def test_a_foreign_service_under_the_name_of_the_mirrors_pods_is_found_whe
     several, alone = run(mirror={"replicas": 2}), run()
     for body, found in ((several, ("Service 'x-mirror-pods'",)), (alone, ())):
         cluster = cluster_with(body, foreign)
-        seen = await observe(cluster, replicas(nobody), SETTINGS, body, Memory())  # type: ignore[arg-type]
+        seen = await observe(cluster, answering(nobody), SETTINGS, body, Memory())  # type: ignore[arg-type]
         assert seen.foreign == found
 
 
@@ -160,14 +151,14 @@ async def test_all_mirrors_are_told_at_once_so_that_a_silent_one_keeps_no_other_
     together = asyncio.Barrier(3)
     told: set[str] = set()
 
-    async def answer(request: httpx.Request) -> httpx.Response:
+    async def answer(request: Request) -> Answer:
         if request.method == "PUT":
             async with asyncio.timeout(5):
                 await together.wait()
-            told.add(request.url.host)
-        return httpx.Response(503)
+            told.add(request.host)
+        return 503, b""
 
-    runs = Runs(cluster, replicas(answer), SETTINGS, instance="test")  # type: ignore[arg-type]
+    runs = Runs(cluster, answering(answer), SETTINGS, instance="test")  # type: ignore[arg-type]
     await passed(cluster, runs)
     assert told == {"x-mirror-0", "x-mirror-1", "x-mirror-2"}
     await runs.close()
@@ -176,7 +167,7 @@ async def test_all_mirrors_are_told_at_once_so_that_a_silent_one_keeps_no_other_
 async def test_pods_of_mirror_and_capture_are_pulled_as_the_operator_was_told_and_arms_as_the_primary() -> None:
     cluster = cluster_with(run())
     own = Settings(mirror_image="m:1", capture_image="c:1", pull_policy="Always", pull_secrets=("registry",))
-    runs = Runs(cluster, replicas(nobody), own, instance="test")  # type: ignore[arg-type]
+    runs = Runs(cluster, answering(nobody), own, instance="test")  # type: ignore[arg-type]
     await passed(cluster, runs)
     pods = {
         name: cluster.objects["Deployment", "inference", name]["spec"]["template"]["spec"]

@@ -3,13 +3,13 @@
 import time
 from typing import Any
 
-import httpx
 import pytest
 from shadowrun_mirror.config import decode_config
 from shadowrun_operator.cluster import runs as runs_module
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable
 from shadowrun_operator.cluster.memory import Memory
 from shadowrun_operator.cluster.observe import observe
+from shadowrun_operator.cluster.replicas import Answer
 from shadowrun_operator.cluster.runs import SWEEP_S, Runs
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.route import claim_of
@@ -19,8 +19,9 @@ from shadowrun_operator.reconcile.route import LEFT_S
 from shadowrun_operator.reconcile.unreadable import LEAVING_S
 
 from tests.unit.cluster_io.fake_cluster import FakeCluster
-from tests.unit.cluster_io.test_modes import SETTINGS, cluster_with, nobody, passed, replicas, run, status
+from tests.unit.cluster_io.test_modes import SETTINGS, cluster_with, passed, run, status
 from tests.unit.cluster_io.test_routes import filters, runs_on, service, with_gateway
+from tests.unit.cluster_io.wire import Request, answering, nobody
 from tests.unit.reconcile.routes import ROUTED
 
 pytestmark = pytest.mark.operator
@@ -164,7 +165,7 @@ async def test_the_room_on_nodes_is_of_no_interest_to_a_run_that_leaves(leaves: 
         body(cluster)["spec"]["stop"] = {"reason": "enough"}
     memory = Memory()
     for _ in range(3):
-        await observe(cluster, replicas(nobody), SETTINGS, body(cluster), memory)  # type: ignore[arg-type]
+        await observe(cluster, answering(nobody), SETTINGS, body(cluster), memory)  # type: ignore[arg-type]
     assert asked == (["Node"] if leaves == "stays" else []), "what is not known is not asked for in every pass"
     await runs.close()
 
@@ -289,12 +290,12 @@ async def test_an_unreadable_run_ends_though_nobody_may_edit_its_route() -> None
 async def test_mirrors_are_told_to_stop_though_a_step_is_refused_but_not_without_the_lease(writable: bool) -> None:
     cluster, pushed = cluster_with(run()), list[bool]()
 
-    def mirror(request: httpx.Request) -> httpx.Response:
+    def mirror(request: Request) -> Answer:
         if request.method == "PUT":
-            pushed.append(decode_config(request.content).copying)
-        return httpx.Response(200 if request.method == "PUT" else 503)
+            pushed.append(decode_config(request.body).copying)
+        return (200 if request.method == "PUT" else 503), b""
 
-    runs = Runs(cluster, replicas(mirror), SETTINGS, instance="test")  # type: ignore[arg-type]
+    runs = Runs(cluster, answering(mirror), SETTINGS, instance="test")  # type: ignore[arg-type]
     await passed(cluster, runs)
     assert pushed
     assert pushed[-1] is True
@@ -311,12 +312,12 @@ async def test_mirrors_are_told_of_a_pause_only_once_it_is_stored() -> None:
     """A version that was told and not stored would be used again for another configuration."""
     cluster, pushed = cluster_with(run()), list[bool]()
 
-    def mirror(request: httpx.Request) -> httpx.Response:
+    def mirror(request: Request) -> Answer:
         if request.method == "PUT":
-            pushed.append(decode_config(request.content).copying)
-        return httpx.Response(200 if request.method == "PUT" else 503)
+            pushed.append(decode_config(request.body).copying)
+        return (200 if request.method == "PUT" else 503), b""
 
-    runs = Runs(cluster, replicas(mirror), SETTINGS, instance="test")  # type: ignore[arg-type]
+    runs = Runs(cluster, answering(mirror), SETTINGS, instance="test")  # type: ignore[arg-type]
     await passed(cluster, runs)
     body(cluster)["spec"]["suspend"] = True
     pushed.clear()
@@ -341,12 +342,12 @@ async def test_what_an_unreadable_run_still_holds_is_in_use(capture: Any, known:
     other["spec"]["duration"] = "a while"
     other["status"] = {"phase": "Running"}
     cluster = cluster_with(run(), other)
-    seen = await observe(cluster, replicas(nobody), SETTINGS, body(cluster), Memory())  # type: ignore[arg-type]
+    seen = await observe(cluster, answering(nobody), SETTINGS, body(cluster), Memory())  # type: ignore[arg-type]
     assert [(o.name, o.primary, o.service_name, o.rule) for o in seen.others] == [("y", *known)]
     other["status"] = {"phase": "Complete"}
     other["spec"]["capture"] = "nothing that can be read"
     cluster.put(other)
-    seen = await observe(cluster, replicas(nobody), SETTINGS, body(cluster), Memory())  # type: ignore[arg-type]
+    seen = await observe(cluster, answering(nobody), SETTINGS, body(cluster), Memory())  # type: ignore[arg-type]
     assert seen.others == ()
 
 
@@ -373,7 +374,7 @@ async def test_a_service_that_an_external_arm_s_url_names_is_read() -> None:
     made["spec"]["hardware"] = {"policy": "Report"}
     cluster = cluster_with(made)
     cluster.put({"kind": "Service", "metadata": {"name": "old", "namespace": "inference"}, "spec": {}})
-    seen = await observe(cluster, replicas(nobody), SETTINGS, made, Memory())  # type: ignore[arg-type]
+    seen = await observe(cluster, answering(nobody), SETTINGS, made, Memory())  # type: ignore[arg-type]
     assert list(seen.arm_services) == ["old"]
 
 

@@ -13,7 +13,8 @@ from shadowrun_operator.manifests.route import claim_of, filters_of
 from shadowrun_operator.reconcile.gateway import MIRROR, PERCENTAGE
 
 from tests.unit.cluster_io.fake_cluster import FakeCluster
-from tests.unit.cluster_io.test_modes import SETTINGS, cluster_with, nobody, passed, replicas, run, status
+from tests.unit.cluster_io.test_modes import SETTINGS, cluster_with, passed, run, status
+from tests.unit.cluster_io.wire import answering, nobody
 from tests.unit.reconcile.routes import ROUTED, route
 
 pytestmark = pytest.mark.operator
@@ -60,7 +61,7 @@ def service(cluster: FakeCluster) -> dict[str, Any]:
 
 
 def runs_on(cluster: FakeCluster) -> Runs:
-    return Runs(cluster, replicas(nobody), SETTINGS, instance="test")  # type: ignore[arg-type]
+    return Runs(cluster, answering(nobody), SETTINGS, instance="test")  # type: ignore[arg-type]
 
 
 async def test_a_run_puts_its_filter_in_once_and_writes_nothing_more() -> None:
@@ -115,7 +116,7 @@ async def test_a_gateway_that_may_not_be_read_is_a_gateway_that_says_nothing(kin
     cluster = with_gateway()
     cluster.refusals["get", kind] = FORBIDDEN
     body = cluster.objects[names.KIND, "inference", "x"]
-    seen = await observe(cluster, replicas(nobody), SETTINGS, body, Memory())  # type: ignore[arg-type]
+    seen = await observe(cluster, answering(nobody), SETTINGS, body, Memory())  # type: ignore[arg-type]
     assert seen.route is not None
     assert [g.features for g in seen.route.gateways] == [None]
 
@@ -126,7 +127,7 @@ async def test_any_other_refusal_fails_the_look(kind: str) -> None:
     cluster.refusals["get", kind] = ApiRefusal(500, "InternalError", "no")
     body = cluster.objects[names.KIND, "inference", "x"]
     with pytest.raises(ApiRefusal):
-        await observe(cluster, replicas(nobody), SETTINGS, body, Memory())  # type: ignore[arg-type]
+        await observe(cluster, answering(nobody), SETTINGS, body, Memory())  # type: ignore[arg-type]
 
 
 async def test_other_modes_read_no_route() -> None:
@@ -183,6 +184,6 @@ async def test_another_run_is_told_which_rule_is_taken() -> None:
     await passed(cluster, runs, 3)
     other = run("y", "uid-y", capture={**ROUTED, "httpRoute": {**ROUTED["httpRoute"], "serviceName": "y-copies"}})  # type: ignore[dict-item]
     cluster.put(other)
-    seen = await observe(cluster, replicas(nobody), SETTINGS, other, Memory())  # type: ignore[arg-type]
+    seen = await observe(cluster, answering(nobody), SETTINGS, other, Memory())  # type: ignore[arg-type]
     assert [(o.name, o.primary, o.rule) for o in seen.others] == [("x", "", "front/chat")]
     await runs.close()

@@ -4,7 +4,6 @@ import asyncio
 import time
 from typing import Any
 
-import httpx
 import pytest
 from shadowrun_operator.cluster import apply as apply_module
 from shadowrun_operator.cluster import runs as runs_module
@@ -12,7 +11,7 @@ from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable
 from shadowrun_operator.cluster.memory import Memory
 from shadowrun_operator.cluster.namespaces import ALL, Namespaces
 from shadowrun_operator.cluster.observe import observe
-from shadowrun_operator.cluster.replicas import Replicas
+from shadowrun_operator.cluster.replicas import Answer
 from shadowrun_operator.cluster.runs import PAUSE_S, Runs
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.attempts import ledger_entry
@@ -22,6 +21,7 @@ from shadowrun_operator.reconcile.kept import HOPELESS_S
 from shadowrun_operator.reconcile.observation import Settings
 
 from tests.unit.cluster_io.fake_cluster import FakeCluster
+from tests.unit.cluster_io.wire import Request, answering, nobody
 from tests.unit.reconcile.world import UID, deployment, service, spec
 
 pytestmark = pytest.mark.operator
@@ -52,12 +52,8 @@ def _world(
         cluster.put(deployment())
         cluster.put(_body(**status))
 
-    def nobody(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("no replica in this test", request=request)
-
-    replicas = Replicas(httpx.AsyncClient(transport=httpx.MockTransport(nobody)))
     own = Settings(mirror_image="m:1", capture_image="c:1", namespace="ops", version="0.1.0")
-    return cluster, Runs(cluster, replicas, own, instance="test", namespaces=namespaces)  # type: ignore[arg-type]
+    return cluster, Runs(cluster, answering(nobody), own, instance="test", namespaces=namespaces)  # type: ignore[arg-type]
 
 
 def _status(cluster: FakeCluster) -> dict[str, Any]:
@@ -275,11 +271,11 @@ async def test_pods_that_end_are_seen_and_pods_that_have_ended_are_not() -> None
     failed["status"]["phase"] = "Failed"
     read: list[str] = []
 
-    def answers(request: httpx.Request) -> httpx.Response:
-        read.append(f"{request.url.host}:{request.url.port}")
-        return httpx.Response(503)
+    def answers(request: Request) -> Answer:
+        read.append(f"{request.host}:{request.port}")
+        return 503, b""
 
-    replicas = Replicas(httpx.AsyncClient(transport=httpx.MockTransport(answers)))
+    replicas = answering(answers)
     own = Settings(mirror_image="m:1", capture_image="c:1")
     body = cluster.objects[names.KIND, "inference", "x"]
     seen = await observe(cluster, replicas, own, body, Memory())  # type: ignore[arg-type]
@@ -512,7 +508,7 @@ async def test_earlier_runs_of_the_namespace_are_counted_by_the_hash_of_their_sp
     cluster.put(ledger)
     seen = await observe(
         cluster,  # type: ignore[arg-type]
-        Replicas(httpx.AsyncClient()),
+        answering(nobody),
         Settings(mirror_image="m:1", capture_image="c:1"),
         cluster.objects[names.KIND, "inference", "x"],
         Memory(),
