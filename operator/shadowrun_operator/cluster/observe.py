@@ -54,6 +54,7 @@ T = TypeVar("T")
 
 _ENDED = ("Succeeded", "Failed")
 """Phases of pods in which no process runs any more, and never will."""
+_COUNTING = (names.MIRROR, names.CAPTURE)
 COPYING_S = 30.0
 """How long an answer is recalled while a run copies. Changes of Deployments and pods are heard of at once."""
 WAITING_S = 300.0
@@ -111,6 +112,8 @@ async def observe(
         )
         books = books.with_readings(run.uid, reading.mirrors, reading.captures)
         read, clocks = reading.pods_of(run.uid), reading.clocks
+        if any(pod.uid not in read for pod in own_pods if pod.address and pod.component in _COUNTING):
+            memory.recall.forget()  # a pod that does not answer may be gone, and nobody has heard of it
     memory.books = books
     forget_books(memory, run)
     arm_nodes = tuple(sorted({pod.node for pod in own_pods if pod.node and pod.component in spec.arm_names}))

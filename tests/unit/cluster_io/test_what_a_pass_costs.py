@@ -12,6 +12,7 @@ pytestmark = pytest.mark.operator
 CONFIG_MAPS = "/api/v1/namespaces/inference/configmaps"
 EVIDENCE = f"GET {CONFIG_MAPS}/x-evidence"
 OTHERS = "GET /apis/shadowrun.dev/v1alpha1/namespaces/inference/shadowruns"
+PODS = "GET /api/v1/namespaces/inference/pods"
 POLL_S = 3.0
 ALWAYS = 4
 """The run, the Services of primary and capture, and whether the evidence is still what was stored."""
@@ -174,6 +175,22 @@ async def test_an_arm_that_was_edited_is_heard_of_and_a_secret_that_is_gone_is_m
             while life.world.now <= until:
                 await life.turn(POLL_S)
             assert life.status["endReason"] == ("EvidenceLost" if kind == "Secret" else "ArmChanged")
+
+
+async def test_a_pod_that_does_not_answer_is_looked_for_though_nobody_has_heard_of_its_end() -> None:
+    requests = Requests()
+    with begun("proxy", requests) as life:
+        await _in_phase(life, "Running")
+        await life.look(POLL_S)
+        life.world.kill("mirror-0")
+        life._pass_time(POLL_S)
+        await life.runs.pass_once("inference", "x")
+        requests.made.clear()
+        await life.runs.pass_once("inference", "x")
+        assert PODS in requests.made
+        requests.made.clear()
+        await life.runs.pass_once("inference", "x")
+        assert PODS not in requests.made, "the new one answers"
 
 
 async def test_what_was_read_back_is_not_kept_twice() -> None:
