@@ -8,6 +8,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -335,8 +336,9 @@ async def _stored(cluster: Cluster, manifest: Manifest | None, run: ShadowRun, *
     parts = await asyncio.gather(*(cluster.get("ConfigMap", run.namespace, name) for name in wanted))
     if manifest is not None and not with_books:
         manifest = {**manifest, "binaryData": {}}
+    read = partial(read_back, manifest, run.uid, parts)
     try:
-        return await asyncio.to_thread(read_back, manifest, run.uid, parts)
+        return await asyncio.to_thread(read) if with_books else read()  # books may be large, a record is not
     except (msgspec.MsgspecError, zlib.error, ValueError) as error:
         log.error("Run %s/%s: its evidence cannot be read back: %s", run.namespace, run.name, error)
         return read_back(None, run.uid)
