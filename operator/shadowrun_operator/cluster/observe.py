@@ -58,7 +58,7 @@ _ENDED = ("Succeeded", "Failed")
 _COUNTING = (names.MIRROR, names.CAPTURE)
 COPYING_S = 30.0
 """How long an answer is recalled while a run copies. Changes of Deployments and pods are heard of at once."""
-WAITING_S = 300.0
+WAITING_S = 600.0
 """The same while a sound run waits for its time: nothing of it is there yet."""
 AHEAD_S = 60.0
 """A run that may begin within that time waits no more: no look takes as long."""
