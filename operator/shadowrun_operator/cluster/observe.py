@@ -6,7 +6,7 @@ import logging
 import secrets
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -21,6 +21,7 @@ from shadowrun_operator.cluster.evidence_store import Stored, parts_of, read_bac
 from shadowrun_operator.cluster.memory import Memory
 from shadowrun_operator.cluster.neighbours import Neighbours
 from shadowrun_operator.cluster.own_objects import config_maps, foreign, forget_books, labelled, sorted_out
+from shadowrun_operator.cluster.pods import lost, nodes_named, pods_of
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.room import free_room
 from shadowrun_operator.cluster.routes import route_seen
@@ -34,15 +35,7 @@ from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.manifests.route import filters_of
 from shadowrun_operator.manifests.template import inline_source, wanted_source
 from shadowrun_operator.reconcile.gateway import RouteSeen
-from shadowrun_operator.reconcile.observation import (
-    FreshSecrets,
-    NodeRoom,
-    Observation,
-    OtherRun,
-    Pod,
-    Restart,
-    Settings,
-)
+from shadowrun_operator.reconcile.observation import FreshSecrets, NodeRoom, Observation, OtherRun, Pod, Settings
 from shadowrun_operator.reconcile.primary import primary_port
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.room import pool_of
@@ -53,8 +46,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_ENDED = ("Succeeded", "Failed")
-"""Phases of pods in which no process runs any more, and never will."""
 _COUNTING = (names.MIRROR, names.CAPTURE)
 COPYING_S = 30.0
 """How long an answer is recalled while a run copies. Changes of Deployments and pods are heard of at once."""
@@ -92,7 +83,7 @@ async def observe(
         _maybe(cluster, "Service", run.namespace, spec.capture.service_name),
         config_maps(cluster, run, memory, evidence_only=kept_s > 0),
         recalled("objects", lambda: labelled(cluster, run)),
-        recalled("pods", lambda: _pods(cluster, run)),
+        recalled("pods", lambda: pods_of(cluster, run)),
     )
     objects, leftovers = sorted_out([*maps, *others_found], run)
     kept = objects.get(("ConfigMap", names.object_name(run.name, names.EVIDENCE)))
@@ -123,7 +114,7 @@ async def observe(
         _others(cluster, run, record, memory.neighbours, seconds=min(kept_s, OTHERS_S)),
         recalled("ledger", lambda: _ledger(cluster, run, record)),
         route_seen(cluster, run, with_gateways=record is None),
-        recalled(arm_nodes, lambda: _nodes(cluster, arm_nodes)),
+        recalled(arm_nodes, lambda: nodes_named(cluster, arm_nodes)),
         _room(cluster, run, record, own_pods, memory),
     )
     _remember_giving_back(memory, capture_service, now, filtered=_is_filtered(route, run))
@@ -281,23 +272,6 @@ async def _arm_services(cluster: Cluster, run: ShadowRun) -> dict[str, Manifest]
     return {name: item for name, item in zip(wanted, found, strict=True) if item is not None}
 
 
-async def _nodes(cluster: Cluster, nodes: Sequence[str]) -> dict[str, Manifest]:
-    """By name; one that is gone is empty."""
-    found = await asyncio.gather(*(cluster.get("Node", "", node) for node in nodes))
-    return {node: item or {} for node, item in zip(nodes, found, strict=True)}
-
-
-def lost(node: Manifest) -> str:
-    """Why nothing on a node can be reached any more, in the cluster's own words; "" where it is well."""
-    if not node:
-        return "is gone"
-    conditions = {c["type"]: c for c in node.get("status", {}).get("conditions", [])}
-    ready = conditions.get("Ready", {"status": "True"})
-    if ready["status"] == "True":
-        return ""
-    return f"is not ready: {ready.get('reason', '')} ({ready.get('message', '')})"[:200]
-
-
 async def _room(
     cluster: Cluster, run: ShadowRun, record: RunRecord | None, pods: Iterable[Pod], memory: Memory
 ) -> tuple[NodeRoom, ...] | None:
@@ -313,11 +287,6 @@ async def _room(
         pool = pool_of(run.spec.hardware.node_selector, record.template.get("spec", {}))
         memory.room, memory.room_at = await free_room(cluster, pool), now
     return memory.room
-
-
-async def _pods(cluster: Cluster, run: ShadowRun) -> tuple[Pod, ...]:
-    found = await cluster.list("Pod", run.namespace, selector=f"{names.RUN_LABEL}={run.name}")
-    return tuple(_pod(pod) for pod in found if pod.get("status", {}).get("phase") not in _ENDED)
 
 
 async def _source(cluster: Cluster, run: ShadowRun) -> Manifest | None:
@@ -359,47 +328,3 @@ def _secret_of(objects: dict[tuple[str, str], Manifest], run: ShadowRun) -> tupl
 
 def _addresses(pods: Iterable[Pod], component: str) -> list[str]:
     return [pod.address for pod in pods if pod.component == component and pod.address]
-
-
-def _pod(pod: Manifest) -> Pod:
-    status, meta = pod.get("status", {}), pod["metadata"]
-    leaving = "deletionTimestamp" in meta
-    conditions = {c["type"]: c for c in status.get("conditions", [])}
-    statuses = status.get("containerStatuses", [])
-    return Pod(
-        name=meta["name"],
-        uid=meta["uid"],
-        component=meta.get("labels", {}).get(names.COMPONENT_LABEL, ""),
-        address=status.get("podIP", ""),
-        node=pod["spec"].get("nodeName", ""),
-        ready=conditions.get("Ready", {}).get("status") == "True" and not leaving,
-        leaving=leaving,
-        waiting=_waiting(conditions, [*status.get("initContainerStatuses", []), *statuses]),
-        images=tuple(_image(s) for s in statuses if s.get("image")),
-        restarts=tuple(_restart(s) for s in statuses if s.get("restartCount")),
-    )
-
-
-def _restart(status: Manifest) -> Restart:
-    """What the last process ended with is in the last state, or still in the present one."""
-    ended = status.get("lastState", {}).get("terminated") or status.get("state", {}).get("terminated") or {}
-    why = f"{ended.get('reason', 'for a reason that is not known')} (exit code {ended.get('exitCode', 'not known')})"
-    return Restart(container=status["name"], count=status["restartCount"], why=why)
-
-
-def _image(status: Manifest) -> str:
-    """The image with its digest; a runtime that imported it gives the digest alone."""
-    digest = status.get("imageID", "")
-    return f"{status['image']}@{digest}" if digest.startswith("sha256:") else digest or status["image"]
-
-
-def _waiting(conditions: dict[str, Manifest], statuses: list[Manifest]) -> str:
-    """Why a pod is not ready, in the cluster's own words."""
-    scheduled = conditions.get("PodScheduled", {})
-    if scheduled.get("status") == "False":
-        return f"{scheduled.get('reason', 'Unscheduled')}: {scheduled.get('message', '')}"[:200]
-    for container in statuses:
-        waiting = container.get("state", {}).get("waiting")
-        if waiting and waiting.get("reason") not in ("ContainerCreating", "PodInitializing"):
-            return f"{container['name']}: {waiting.get('reason')} {waiting.get('message', '')}".strip()[:200]
-    return ""

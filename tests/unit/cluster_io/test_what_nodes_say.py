@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
-from shadowrun_operator.cluster.observe import Memory, lost, observe
+from shadowrun_operator.cluster.memory import Memory
+from shadowrun_operator.cluster.observe import observe
+from shadowrun_operator.cluster.pods import lost
 
 from tests.unit.cluster_io.fake_cluster import FakeCluster
-from tests.unit.cluster_io.test_modes import SETTINGS, cluster_with, nobody, replicas, run
+from tests.unit.cluster_io.test_modes import SETTINGS, cluster_with, run
+from tests.unit.cluster_io.wire import answering, nobody
 
 pytestmark = pytest.mark.operator
 
@@ -43,7 +46,7 @@ def pod(**status: Any) -> dict[str, Any]:
 
 async def seen(cluster: FakeCluster) -> Any:
     (body,) = [item for (kind, _, _), item in cluster.objects.items() if kind == "ShadowRun"]
-    return await observe(cluster, replicas(nobody), SETTINGS, body, Memory())  # type: ignore[arg-type]
+    return await observe(cluster, answering(nobody), SETTINGS, body, Memory())  # type: ignore[arg-type]
 
 
 async def test_the_nodes_of_arms_are_looked_at() -> None:
