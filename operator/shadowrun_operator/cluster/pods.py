@@ -11,6 +11,8 @@ from shadowrun_operator.reconcile.observation import Pod, Restart
 
 _ENDED = ("Succeeded", "Failed")
 """Phases of pods in which no process runs any more, and never will."""
+_ON_ITS_WAY = ("", "ContainerCreating", "PodInitializing")
+"""Reasons to wait that say nothing."""
 
 
 async def pods_of(cluster: Cluster, run: ShadowRun) -> tuple[Pod, ...]:
@@ -59,7 +61,7 @@ def _restart(status: Manifest) -> Restart:
     """What the last process ended with is in the last state, or still in the present one."""
     ended = status.get("lastState", {}).get("terminated") or status.get("state", {}).get("terminated") or {}
     why = f"{ended.get('reason', 'for a reason that is not known')} (exit code {ended.get('exitCode', 'not known')})"
-    return Restart(container=status["name"], count=status["restartCount"], why=why)
+    return Restart(container=status["name"], count=status.get("restartCount", 0), why=why)
 
 
 def _image(status: Manifest) -> str:
@@ -74,7 +76,12 @@ def _waiting(conditions: dict[str, Manifest], statuses: list[Manifest]) -> str:
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unscheduled')}: {scheduled.get('message', '')}"[:200]
     for container in statuses:
-        waiting = container.get("state", {}).get("waiting")
-        if waiting and waiting.get("reason") not in ("ContainerCreating", "PodInitializing"):
-            return f"{container['name']}: {waiting.get('reason')} {waiting.get('message', '')}".strip()[:200]
+        if container.get("ready"):
+            continue
+        waiting, before = container.get("state", {}).get("waiting") or {}, _restart(container)
+        ended = f"started anew {before.count} times, last after {before.why}" if before.count else ""
+        reason = waiting.get("reason", "")
+        now = "" if reason in _ON_ITS_WAY else f"{reason} {waiting.get('message', '')}".strip()
+        if ended or now:
+            return f"{container['name']}: {'; '.join(part for part in (ended, now) if part)}"[:200]
     return ""

@@ -105,3 +105,38 @@ async def test_pods_that_could_not_be_made_say_why() -> None:
     assert found.why_waiting("baseline") == ""
     cluster.put(pod(conditions=[{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]))
     assert (await seen(cluster)).why_waiting("candidate").startswith("Unschedulable"), "a pod knows better"
+
+
+BACKING_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}}
+FAILED = {"terminated": {"reason": "Error", "exitCode": 2}}
+STARTING = {"waiting": {"reason": "ContainerCreating"}}
+
+
+@pytest.mark.parametrize(
+    ("container", "says"),
+    [
+        ({"ready": True, "state": {"running": {}}}, ""),
+        ({"ready": False, "state": STARTING}, ""),
+        ({"ready": False, "state": {"running": {}}}, ""),
+        ({"ready": True, "state": {"running": {}}, "restartCount": 2, "lastState": FAILED}, ""),
+        (
+            {"ready": False, "state": {"running": {}}, "restartCount": 2, "lastState": FAILED},
+            "engine: started anew 2 times, last after Error (exit code 2)",
+        ),
+        (
+            {"ready": False, "state": BACKING_OFF, "restartCount": 2, "lastState": FAILED},
+            "engine: started anew 2 times, last after Error (exit code 2); CrashLoopBackOff back-off 40s",
+        ),
+        (
+            {"ready": False, "state": {"waiting": {"reason": "ErrImagePull", "message": "no such host"}}},
+            "engine: ErrImagePull no such host",
+        ),
+    ],
+)
+async def test_a_container_that_is_not_ready_says_why_also_between_two_starts(
+    container: dict[str, Any], says: str
+) -> None:
+    cluster = cluster_with(run())
+    cluster.put(pod(containerStatuses=[{"name": "engine", "restartCount": 0, **container}]))
+    (found,) = (await seen(cluster)).pods
+    assert found.waiting == says
