@@ -111,7 +111,7 @@ static_resources:
       endpoints:
       - lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: $picker}}}}]
   - name: copies
-    connect_timeout: 10s
+    connect_timeout: 60s  # gateways give it 10 s; whoever waited for it here would wait longer than the tests do
     per_connection_buffer_limit_bytes: 32768
     load_assignment:
       cluster_name: copies
