@@ -41,7 +41,7 @@ ifeq ($(M),)
 	@$(MAKE) --no-print-directory lint
 	@# Built before anything is timed: on a fresh machine these take longer than a test may.
 	@$(BIN)/python -m tests.cluster images
-	@$(BIN)/python -m tests.cluster tools envoy-gateway kube-router epp >/dev/null
+	@$(BIN)/python -m tests.cluster tools envoy-gateway kube-router epp lws >/dev/null
 	@$(BIN)/pytest -n 2 --no-loadscope-reorder $(ARGS)
 else
 	@$(BIN)/pytest -m $(M) $(ARGS)

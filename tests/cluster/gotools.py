@@ -46,6 +46,11 @@ class GoModule:
             programs[self.name] = "."
         return programs
 
+    def built_name(self, program: str) -> str:
+        """What `go build` calls it."""
+        package = self.packages()[program]
+        return self.name if package == "." else built_name(package)
+
     def go_version(self) -> str:
         found = re.search(r"^go (\S+)", self._text(), re.MULTILINE)
         if not found:
@@ -92,6 +97,11 @@ def tool_lines(go_mod: str) -> list[str]:
 
 
 def program_name(package: str) -> str:
+    """What a program is called: as `go build` does, or where that says nothing, after its module."""
+    return built_name(package.removesuffix("/cmd"))
+
+
+def built_name(package: str) -> str:
     """What `go build` calls the program: the last part of its path that is not a major version."""
     parts = package.split("/")
     return parts[-2] if re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
@@ -148,8 +158,8 @@ def build(module: GoModule, programs: Sequence[str], step: Step) -> None:
         unfinished.mkdir()
         if todo:
             _go_build(module, [module.packages()[program] for program in todo], unfinished, step)
-        for built in unfinished.iterdir():
-            built.rename(folder / built.name)
+        for program in todo:
+            (unfinished / module.built_name(program)).rename(folder / program)
         unfinished.rmdir()
     absent = [program for program in programs if not (folder / program).exists()]
     if absent:

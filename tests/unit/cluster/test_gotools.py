@@ -45,6 +45,12 @@ def test_a_program_is_called_what_go_calls_it() -> None:
     assert program_name("github.com/example/tool/v12") == "tool"
 
 
+def test_a_program_that_go_would_call_cmd_has_the_name_of_its_module() -> None:
+    assert program_name("sigs.k8s.io/lws/cmd") == "lws"
+    module = module_named("leaderworkerset")
+    assert (module.packages()["lws"], module.built_name("lws")) == ("sigs.k8s.io/lws/cmd", "cmd")
+
+
 def test_a_new_module_folder_needs_no_line_of_python(tmp_path: Path) -> None:
     (tmp_path / "go.mod").write_text(GO_MOD)
     module = GoModule(tmp_path)
