@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 from shadowrun_operator.manifests.names import Manifest
-from shadowrun_operator.reconcile.plan import Apply, Create, EditRoute, Merge, PatchCandidate, Step
+from shadowrun_operator.reconcile.plan import Apply, Create, Delete, EditRoute, Merge, PatchCandidate, Step
 
 from tests.unit.reconcile.routes import ROUTED, route
-from tests.unit.reconcile.world import World
+from tests.unit.reconcile.world import World, leader_worker_set
 
 pytestmark = pytest.mark.operator
 
@@ -60,7 +60,7 @@ SHORTCUTS: Manifest = {
 
 
 def _manifests() -> dict[str, Manifest]:
-    """By file name: those of the usual run, and what differs with several mirrors, copies by a proxy, or shortcuts."""
+    """By file name: those of the usual run, and what differs with several mirrors, other copies, shortcuts, groups."""
     arms = {"control": "Enabled", "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}
     usual = _made(World.with_spec(arms=arms))
     several = _made(World.with_spec(arms=arms, mirror={"replicas": 3}))
@@ -75,7 +75,16 @@ def _manifests() -> dict[str, Manifest]:
     made = _different("several", several, usual) | _different("external", external, usual)
     made |= _different("routed", routed, usual)
     patch = {"written-patch-x-candidate": written["patch-x-candidate"]}
-    return usual | made | _different("written", written, usual) | patch | _crossing()
+    return usual | made | _different("written", written, usual) | patch | _grouped(usual) | _crossing()
+
+
+def _grouped(usual: dict[str, Manifest]) -> dict[str, Manifest]:
+    """Of arms that are LeaderWorkerSets, with the patches of their drafts."""
+    world = World.with_spec()
+    world.body["spec"]["arms"] |= {"template": {"leaderWorkerSetRef": {"name": "big"}}, "replicas": 2}
+    world.users["LeaderWorkerSet", "big"] = leader_worker_set(size=4, leader=True)
+    made, drafts = _made(world), ("patch-x-candidate-leader", "patch-x-candidate-worker")
+    return _different("grouped", made, usual) | {f"grouped-{name}": made[name] for name in drafts}
 
 
 def _crossing() -> dict[str, Manifest]:
@@ -112,7 +121,7 @@ def _made(world: World) -> dict[str, Manifest]:
     """What the first passes over a run create, apply and patch; secrets have tests of their own."""
     written: dict[str, Manifest] = {}
     for _ in range(5):
-        written |= dict(_named(step) for step in world.turn().steps)
+        written |= dict(_named(step) for step in world.turn().steps if not isinstance(step, Delete))  # of drafts
         if world.phase == "WarmingUp":
             break
     return {name: manifest for name, manifest in written.items() if "secret" not in name}

@@ -15,6 +15,9 @@
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [get]
+- apiGroups: [leaderworkerset.x-k8s.io]  # need not be installed
+  resources: [leaderworkersets]
+  verbs: [get, list, create, delete]
 - apiGroups: [""]
   resources: [services, configmaps, secrets]
   verbs: [get, list, create, patch, delete]

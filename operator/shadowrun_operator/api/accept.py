@@ -44,12 +44,6 @@ NOT_YET: tuple[NotYet, ...] = (
         f"list paths that end in {', '.join(READABLE[:-1])} or {READABLE[-1]}, whose answers can be read",
     ),
     NotYet(
-        "spec.arms.template.leaderWorkerSetRef",
-        "",
-        lambda s: s.arms.template.leader_worker_set_ref is not None,
-        "arms of several pods that serve together can run elsewhere and be named by template.external",
-    ),
-    NotYet(
         "spec.comparison",
         "",
         lambda s: s.comparison is not None and (s.comparison.output != "None" or bool(s.comparison.checks)),

@@ -80,7 +80,12 @@ class ArmTemplate(Block):
     external: ExternalArms | None = None
     """Arms that exist already behind URLs."""
     leader_worker_set_ref: ObjectRef | None = None
-    """LeaderWorkerSet of pods that serve together; not implemented yet."""
+    """LeaderWorkerSet whose groups of pods that serve together every arm copies; arms are LeaderWorkerSets too."""
+
+    @property
+    def grouped(self) -> bool:
+        """Whether replicas of arms are groups of pods."""
+        return self.leader_worker_set_ref is not None
 
     def url_of(self, arm: str) -> str:
         """Where an arm answers that others run; "" for any other."""
@@ -121,7 +126,10 @@ class Candidate(Block):
     )
 
     patch: Opaque = Field(default={})
-    """Strategic merge patch of the pod template, such as {spec: {containers: …}}; empty for a test of equal arms."""
+    """Strategic merge patch of the pod template, such as {spec: {containers: …}}; empty for a test of equal arms.
+
+    Of the pods of a LeaderWorkerSet it changes leaders and workers: containers by their names, all else in both.
+    """
     image: ImageName | None = None
     """Image of the container that serves; short for a patch of it."""
     args: tuple[Argument, ...] | None = Field(default=None, max_length=128)
@@ -182,7 +190,7 @@ class Arms(Block):
     control: Literal["Enabled", "Disabled"] = "Disabled"
     """A second baseline that shows how much two equal arms differ; a run whose control differs is inconclusive."""
     replicas: int = Field(default=1, ge=1, le=64)
-    """Pods of each arm."""
+    """Pods of each arm; groups of pods with template.leaderWorkerSetRef."""
     port: Port | None = None
     """Container port the arms serve on; the target port of the primary's Service when absent."""
     model: ModelName = ""

@@ -47,6 +47,10 @@ class Reason(_Word):
     PRIMARY_NOT_FOUND = "PrimaryNotFound", "The primary's Service, or the port named, does not exist."
     DEPLOYMENT_NOT_FOUND = "DeploymentNotFound", "The Deployment that the arms are copied from does not exist."
     STATEFUL_SET_NOT_FOUND = "StatefulSetNotFound", "The StatefulSet that the arms are copied from does not exist."
+    LEADER_WORKER_SET_NOT_FOUND = (
+        "LeaderWorkerSetNotFound",
+        "The LeaderWorkerSet that the arms are copied from, or its whole kind, does not exist.",
+    )
     TEMPLATE_UNSUITABLE = "TemplateUnsuitable", "Two arms cannot have what the arms' template asks for."
     SECRET_NOT_FOUND = "SecretNotFound", "The Secret with the arms' credential, or its key, does not exist."
     PORT_NOT_FOUND = "PortNotFound", "No container of the arms' template has the port that the arms serve on."

@@ -15,6 +15,7 @@ import yaml
 from shadowrun_operator.api.block import Block
 from shadowrun_operator.api.run import (
     GROUP,
+    GROUPED_NAME_LENGTH,
     KIND,
     NAME_LENGTH,
     NAME_PATTERN,
@@ -34,8 +35,9 @@ Json = dict[str, Any]
 _MAY_CHANGE = {"sampling", "admission", "duration", "suspend", "stop", "keepArms", "ttlAfterFinished"}
 """Blocks that may change once a run is active; of sampling only rate and target, and the duration only shrinks."""
 
-_DERIVED_NAMES = ("mirror", "mirror-pods", "baseline", "candidate", "control")
-"""What the operator appends to a run's name for Services of its own."""
+_ARMS = ("baseline", "candidate", "control")
+_DERIVED_NAMES = ("mirror", "mirror-pods", *_ARMS, *(f"{arm}-set" for arm in _ARMS))
+"""What the operator, or the controller of an arm that it made, appends to a run's name for Services."""
 
 _ACTIVE = "has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase != 'Pending'"
 
@@ -115,6 +117,12 @@ def _root_rules() -> list[Json]:
         {
             "rule": f"size(self.metadata.name) <= {NAME_LENGTH} && self.metadata.name.matches('{NAME_PATTERN}')",
             "message": f"a run's name must be a DNS label that starts with a letter, at most {NAME_LENGTH} characters",
+        },
+        {
+            "rule": "!has(self.spec.arms.template.leaderWorkerSetRef)"
+            f" || size(self.metadata.name) <= {GROUPED_NAME_LENGTH}",
+            "message": "with arms.template.leaderWorkerSetRef a run's name has at most"
+            f" {GROUPED_NAME_LENGTH} characters: labels of the arms' pods are made from it",
         },
         {
             "rule": f"!has(self.spec.capture.proxy) || !(self.spec.capture.proxy.serviceName in [{taken}])",

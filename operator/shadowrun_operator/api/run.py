@@ -19,6 +19,8 @@ SHORT_NAME = "sr"
 NAME_PATTERN = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 NAME_LENGTH = 40
 """Names made from a run's name must fit a Service and a label, so a longer name is refused, never cut."""
+GROUPED_NAME_LENGTH = 35
+"""With arms that are LeaderWorkerSets: a label of each pod holds the name of its set, its group's number and a hash."""
 
 
 class Metadata(Block):

@@ -203,6 +203,10 @@ class Spec(Block):
                 "hardware.crossover moves the arms' pods, and arms behind URLs have none here: leave it out",
             ),
             (
+                f"{_STAY} || !has(self.arms.template.leaderWorkerSetRef)",
+                "hardware.crossover moves pods that serve by themselves, and not groups of them: leave it out",
+            ),
+            (
                 f"{_STAY} || !({_ENDS_BY_COUNT})",
                 "hardware.crossover is at half of duration: leave endConditions.pairs, tokens and gpuHours out",
             ),

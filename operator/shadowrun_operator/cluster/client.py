@@ -11,6 +11,7 @@ import aiohttp
 from kubernetes.aio import config as kubeconfig
 from kubernetes.aio.client import ApiClient, Configuration
 
+from shadowrun_operator.manifests import groups
 from shadowrun_operator.manifests.names import API_VERSION, KIND, Manifest
 
 FIELD_MANAGER = "shadowrun"
@@ -31,6 +32,7 @@ KINDS = {
     "Gateway": (GATEWAY_API, "gateways"),
     "GatewayClass": (GATEWAY_API, "gatewayclasses"),
     "HTTPRoute": (GATEWAY_API, "httproutes"),
+    groups.KIND: (groups.API_VERSION, "leaderworkersets"),
     "Lease": ("coordination.k8s.io/v1", "leases"),
     "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
     "Node": ("v1", "nodes"),
@@ -107,6 +109,15 @@ class Cluster:
         page = await self._call("GET", _path(kind, ""), query=query)
         found: list[Manifest] = page["items"]
         return None if len(found) > most or page["metadata"].get("continue") else found
+
+    async def list_if_served(self, kind: str, namespace: str, *, selector: str) -> list[Manifest] | None:
+        """As `list`; None where the server does not know the kind, whose definition may not be installed."""
+        try:
+            return await self.list(kind, namespace, selector=selector)
+        except ApiRefusal as refusal:
+            if refusal.status == 404:
+                return None
+            raise
 
     async def list(
         self, kind: str, namespace: str = "", *, selector: str = "", fields: str = "", bare: bool = False

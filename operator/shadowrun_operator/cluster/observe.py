@@ -20,7 +20,7 @@ from shadowrun_operator.cluster.client import Cluster
 from shadowrun_operator.cluster.evidence_store import Stored, parts_of, read_back
 from shadowrun_operator.cluster.memory import Memory
 from shadowrun_operator.cluster.neighbours import Neighbours
-from shadowrun_operator.cluster.own_objects import config_maps, foreign, forget_books, labelled, sorted_out
+from shadowrun_operator.cluster.own_objects import config_maps, foreign, forget_books, labelled, sets_of, sorted_out
 from shadowrun_operator.cluster.pods import lost, nodes_named, pods_of
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.room import free_room
@@ -34,11 +34,12 @@ from shadowrun_operator.manifests.mirror import CONFIG_KEY, TOKEN_KEY
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.manifests.route import filters_of
 from shadowrun_operator.manifests.template import inline_source, wanted_source
+from shadowrun_operator.manifests.workload import pods_each
 from shadowrun_operator.reconcile.gateway import RouteSeen
 from shadowrun_operator.reconcile.observation import FreshSecrets, NodeRoom, Observation, OtherRun, Pod, Settings
 from shadowrun_operator.reconcile.primary import primary_port
 from shadowrun_operator.reconcile.record import RunRecord
-from shadowrun_operator.reconcile.room import pool_of
+from shadowrun_operator.reconcile.room import common_pool
 from shadowrun_operator.reconcile.schedule import waits_until
 from shadowrun_operator.reconcile.unreadable import other_run
 
@@ -85,9 +86,11 @@ async def observe(
         recalled("objects", lambda: labelled(cluster, run)),
         recalled("pods", lambda: pods_of(cluster, run)),
     )
-    objects, leftovers = sorted_out([*maps, *others_found], run)
+    objects, _ = sorted_out([*maps, *others_found], run)
     kept = objects.get(("ConfigMap", names.object_name(run.name, names.EVIDENCE)))
     stored = await _stored(cluster, kept, run, with_books=memory.books is None)
+    sets = await recalled("sets", lambda: sets_of(cluster, run, stored.record))
+    objects, leftovers = sorted_out([*maps, *others_found, *(sets or ())], run)
     config, token = _secret_of(objects, run)
     # What is stored may be coarser than what is remembered, never newer: it is read once.
     books = stored.books if memory.books is None else memory.books
@@ -125,6 +128,7 @@ async def observe(
         fresh=FreshSecrets(token=secrets.token_urlsafe(32), seed=secrets.randbits(_SEED_BITS)),
         primary=primary,
         source=source,
+        groups_served=sets is not None,
         capture_service=capture_service,
         arm_services=surroundings.arm_services,
         credential_found=surroundings.credential_found,
@@ -281,10 +285,10 @@ async def _room(
     leaving = run.metadata.deletion_timestamp is not None or bool(run.spec.stop.reason)
     if leaving or record is None or record.copying_since or record.ended_at:
         return None
-    if landed >= len(arms) * run.spec.arms.replicas:
+    if landed >= len(arms) * run.spec.arms.replicas * pods_each(record.source):
         return None
     if not memory.room_at or now >= memory.room_at + (NO_ROOM_S if memory.room is None else ROOM_S):
-        pool = pool_of(run.spec.hardware.node_selector, record.template.get("spec", {}))
+        pool = common_pool(run.spec.hardware.node_selector, record.source)
         memory.room, memory.room_at = await free_room(cluster, pool), now
     return memory.room
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.cluster.client import Cluster
 from shadowrun_operator.cluster.memory import Memory
-from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests import groups, names
 from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.workload import LEADER, WORKER
+from shadowrun_operator.reconcile.record import RunRecord
 
 OWN_KINDS = ("ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service")
 _WITHOUT_OWNER = (names.CAPTURE, names.COPIES, names.ROUTED)
@@ -18,6 +20,14 @@ async def labelled(cluster: Cluster, run: ShadowRun) -> list[Manifest]:
     kinds = (kind for kind in OWN_KINDS if kind != "ConfigMap")
     lists = await asyncio.gather(*(cluster.list(kind, run.namespace, selector=_selector(run)) for kind in kinds))
     return [_without_history(item) for found in lists for item in found]
+
+
+async def sets_of(cluster: Cluster, run: ShadowRun, record: RunRecord | None) -> list[Manifest] | None:
+    """The arms' LeaderWorkerSets, where the run has such arms; None where the cluster has none at all."""
+    if not run.spec.arms.template.grouped and (record is None or not record.group):
+        return []
+    found = await cluster.list_if_served(groups.KIND, run.namespace, selector=_selector(run))
+    return None if found is None else [_without_history(item) for item in found]
 
 
 async def config_maps(cluster: Cluster, run: ShadowRun, memory: Memory, *, evidence_only: bool) -> list[Manifest]:
@@ -69,7 +79,7 @@ def sorted_out(found: Iterable[Manifest], run: ShadowRun) -> tuple[dict[tuple[st
 
 
 async def foreign(cluster: Cluster, run: ShadowRun, ours: dict[tuple[str, str], Manifest]) -> tuple[str, ...]:
-    """Objects without our labels under names that the run needs."""
+    """Objects without our labels under names that the run needs, or that the controller of its arms would take."""
     capture = (names.CAPTURE,) if run.spec.capture.proxy is not None else ()
     parts = (*capture, names.MIRROR, *run.spec.made_arms)
     needed = [("Deployment", part) for part in parts]
@@ -77,14 +87,25 @@ async def foreign(cluster: Cluster, run: ShadowRun, ours: dict[tuple[str, str], 
     needed += [("Secret", part) for part in (names.MIRROR, *capture)]
     needed += [("Service", names.MIRROR_PODS)] if run.spec.mirror.replicas > 1 else []
     needed += [("ConfigMap", names.EVIDENCE), ("ConfigMap", names.REPORT)]
+    if run.spec.arms.template.grouped:
+        arms = run.spec.made_arms
+        needed += [(kind, groups.set_of(arm)) for arm in arms for kind in (groups.KIND, "StatefulSet", "Service")]
+        needed += [("Deployment", groups.draft_of(arm, field)) for arm in arms for field in (LEADER, WORKER)]
     wanted = [(kind, names.object_name(run.name, part)) for kind, part in needed]
     missing = [key for key in wanted if key not in ours]
     found = await asyncio.gather(*(cluster.get(kind, run.namespace, name, bare=True) for kind, name in missing))
     return tuple(
         f"{kind} '{name}'"
         for (kind, name), item in zip(missing, found, strict=True)
-        if item is not None and item["metadata"].get("labels", {}).get(names.RUN_LABEL) != run.name
+        if item is not None and not _is_of(item, run)
     )
+
+
+def _is_of(item: Manifest, run: ShadowRun) -> bool:
+    """Whether a run of this name made it, or the controller of a LeaderWorkerSet did, whose name then tells."""
+    owners = item["metadata"].get("ownerReferences", [])
+    made_for = any(owner["kind"] == groups.KIND and owner["name"] == item["metadata"]["name"] for owner in owners)
+    return made_for or item["metadata"].get("labels", {}).get(names.RUN_LABEL) == run.name
 
 
 def _is_labelled(item: Manifest, run: ShadowRun) -> bool:

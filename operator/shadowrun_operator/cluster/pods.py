@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.cluster.client import Cluster
-from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests import groups, names
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile.observation import Pod, Restart
 
@@ -51,6 +51,7 @@ def _pod(pod: Manifest) -> Pod:
         node=pod["spec"].get("nodeName", ""),
         ready=conditions.get("Ready", {}).get("status") == "True" and not leaving,
         leaving=leaving,
+        follows=meta.get("labels", {}).get(groups.INDEX_LABEL, "0") != "0",
         waiting=_waiting(conditions, [*status.get("initContainerStatuses", []), *statuses]),
         images=tuple(_image(s) for s in statuses if s.get("image")),
         restarts=tuple(_restart(s) for s in statuses if s.get("restartCount")),

@@ -21,7 +21,7 @@ from shadowrun_operator.cluster.neighbours import Neighbours
 from shadowrun_operator.cluster.observe import observe
 from shadowrun_operator.cluster.own_objects import OWN_KINDS
 from shadowrun_operator.cluster.replicas import Replicas
-from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests import groups, names
 from shadowrun_operator.manifests.given_back import followed, stands_for
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile.kept import HOPELESS_S, is_over, overdue_s
@@ -300,6 +300,7 @@ class Runs:
         """
         selector = f"{names.RUN_LABEL}={name},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
         found = await self._listed(OWN_KINDS, (namespace,), selector)
+        found += await self._cluster.list_if_served(groups.KIND, namespace, selector=selector) or ()
         steps = abandoned_steps(found, time.time())
         await apply_steps(self._cluster, namespace, steps)
         await self._take_filters_out([item for item in found if item["kind"] == "Service"], set())

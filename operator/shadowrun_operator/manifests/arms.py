@@ -5,7 +5,7 @@ a pod of an arm that carried one could be picked by the primary's Service and an
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest, RunRef
@@ -61,11 +61,19 @@ def arm_deployment(
 
 
 def arm_service(
-    run: RunRef, arm: str, *, port: int, target_port: int | str, app_protocol: str = "", keyed: bool = False
+    run: RunRef,
+    arm: str,
+    *,
+    port: int,
+    target_port: int | str,
+    app_protocol: str = "",
+    keyed: bool = False,
+    among: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Service of one arm; its port is that of the primary's Service, so a named targetPort resolves the same.
 
-    `keyed`: its name stands for the addresses of the pods themselves, among which the mirror chooses.
+    `keyed`: its name stands for the addresses of the pods themselves, among which the mirror chooses. `among` are
+    labels of those pods of the arm that take requests, where not all do.
     """
     entry: Manifest = {"name": "http", "port": port, "targetPort": target_port, "protocol": "TCP"}
     if app_protocol:
@@ -76,7 +84,7 @@ def arm_service(
         "metadata": names.metadata(run, arm),
         "spec": {
             **({"clusterIP": "None"} if keyed else {}),
-            "selector": names.selector(run, arm),
+            "selector": {**names.selector(run, arm), **(among or {})},
             "ports": [entry],
         },
     }

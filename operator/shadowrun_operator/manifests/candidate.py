@@ -9,8 +9,10 @@ from typing import Any
 from shadowrun_operator.api.arms import Candidate
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.arms import TOKEN_FIELDS, TOKEN_SOURCE
+from shadowrun_operator.manifests.groups import is_group_label
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.manifests.template import is_written
+from shadowrun_operator.manifests.workload import containers_of, is_grouped, parts_of
 
 _PATCH = "spec.arms.candidate.patch"
 _REFUSED = {
@@ -20,6 +22,8 @@ _REFUSED = {
     "hostIPC": "would let the candidate share the memory of its node",
     "nodeName": "would put the candidate on a node past the scheduler",
 }
+
+_OF_WORKLOADS = frozenset({"template", "leaderWorkerTemplate"})
 
 
 def change_of(candidate: Candidate, source: Manifest) -> Manifest:
@@ -67,7 +71,10 @@ def _shortcut_problem(candidate: Candidate, source: Manifest) -> str | None:
     short, name = _shortcuts(candidate), _serving(candidate, source)
     if not short:
         return None
-    known = [c["name"] for c in source["spec"]["template"]["spec"]["containers"]]
+    unnamed = _unnamed_problem(candidate, source)
+    if unnamed is not None:
+        return unnamed
+    known = containers_of(source)
     if name not in known:
         return f"spec.arms.candidate.container is {name!r}, but the template's containers are: {', '.join(known)}."
     containers = (candidate.patch.get("spec") or {}).get("containers") or []
@@ -99,8 +106,19 @@ def _shortcuts(candidate: Candidate) -> Manifest:
 
 
 def _serving(candidate: Candidate, source: Manifest) -> str:
-    containers = source["spec"]["template"]["spec"]["containers"]
-    return candidate.container or str(containers[0]["name"])
+    return candidate.container or containers_of(source)[0]
+
+
+def _unnamed_problem(candidate: Candidate, source: Manifest) -> str | None:
+    """Where leaders and workers begin with different containers, a change of the leader's alone would be a trap."""
+    first = {str(part.template["spec"]["containers"][0]["name"]): part.field for part in parts_of(source)}
+    if candidate.container is not None or len(first) == 1:
+        return None
+    said = " and ".join(f"{name!r} of its {field}" for name, field in first.items())
+    return (
+        f"spec.arms.candidate sets image, args or env without a container, which may be {said}: name one in container,"
+        f" or both in {_PATCH}."
+    )
 
 
 def _entry(containers: list[Any], name: str) -> Manifest | None:
@@ -112,8 +130,8 @@ def patch_problem(patch: Any, source: Manifest, *, selectors: tuple[dict[str, st
     where = _PATCH
     if not isinstance(patch, dict):
         return f"{where} must be a mapping: a strategic-merge patch of a pod template."
-    if isinstance(patch.get("spec"), dict) and "template" in patch["spec"]:
-        return f"{where} is one of a Deployment, and only the pods may differ: write what is in its spec.template."
+    if isinstance(patch.get("spec"), dict) and not _OF_WORKLOADS.isdisjoint(patch["spec"]):
+        return f"{where} is one of a whole workload, and only the pods may differ: write what is in a pod template."
     unknown = sorted(set(patch) - {"metadata", "spec"})
     if unknown:
         return f"{where} has {unknown[0]!r}; a pod template has only metadata and spec: put the change there."
@@ -122,6 +140,7 @@ def patch_problem(patch: Any, source: Manifest, *, selectors: tuple[dict[str, st
         return f"{where}.metadata and {where}.spec must be mappings."
     return (
         _label_problem(f"{where}.metadata.labels", meta.get("labels", {}), selectors)
+        or _group_label_problem(f"{where}.metadata.labels", meta.get("labels", {}), source)
         or _directive_problem(f"{where}.metadata", meta)
         or _directive_problem(f"{where}.spec", spec)
         or _privilege_problem(f"{where}.spec", spec)
@@ -144,6 +163,13 @@ def _label_problem(where: str, wanted: Any, selectors: tuple[dict[str, str], ...
                 f" ({pairs}): use other labels."
             )
     return None
+
+
+def _group_label_problem(where: str, wanted: Manifest, source: Manifest) -> str | None:
+    found = sorted(key for key in wanted if is_group_label(key))
+    if not found or not is_grouped(source):
+        return None
+    return f"{where} sets {found[0]!r}, which the controller of LeaderWorkerSets sets itself: leave it out."
 
 
 def _directive_problem(where: str, block: Manifest) -> str | None:
@@ -179,7 +205,7 @@ def _container_problem(where: str, kind: str, spec: Manifest, source: Manifest) 
     patched = spec.get(kind, [])
     if not isinstance(patched, list):
         return f"{where}.{kind} must be a list."
-    known = [c["name"] for c in source["spec"]["template"]["spec"].get(kind, [])]
+    known = containers_of(source, kind)
     for index, container in enumerate(patched):
         if not isinstance(container, dict) or "name" not in container:
             if isinstance(container, dict) and "$patch" in container:

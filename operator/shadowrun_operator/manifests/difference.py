@@ -1,7 +1,7 @@
-"""How two arms differ: paths into their pod templates, and which of them a patch accounts for. Pure.
+"""How two arms differ: paths into their pods' templates, and which of them a patch accounts for. Pure.
 
 Entries of lists that the API server merges are matched by its keys: `spec.containers[engine].args`. Names, selectors
-and our own labels differ between any two arms and are left out.
+and our own labels differ between any two arms and are left out. Paths of a LeaderWorkerSet begin with the template.
 """
 
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.manifests.placement import unpinned
+from shadowrun_operator.manifests.workload import beside_templates, part_of_change, parts_of
 
 _KEYS = {
     **dict.fromkeys(
@@ -26,16 +27,20 @@ _OURS = (names.RUN_LABEL, names.COMPONENT_LABEL, names.MANAGED_BY_LABEL)
 
 
 def pod_spec_diff(baseline: Manifest, candidate: Manifest) -> list[str]:
-    """Paths at which two Deployments' pods or their number differ, for people; [] means the same pods."""
+    """Paths at which the pods of two workloads or their number differ, for people; [] means the same pods."""
     return _all(baseline, candidate, exact=False)
 
 
 def beyond(baseline: Manifest, candidate: Manifest, patch: Manifest) -> list[str]:
-    """Paths at which two Deployments differ and the patch of the second says nothing: somebody else changed them.
+    """Paths at which two workloads differ and the patch of the second says nothing: somebody else changed them.
 
     Defaults that the API server adds below what the patch puts in belong to the patch.
     """
-    declared = _declared("", patch, _template(baseline))
+    declared = [
+        path
+        for part in parts_of(baseline)
+        for path in _declared(part.field, part_of_change(patch, part, baseline), _cleared(part.template))
+    ]
     return [path for path in _all(baseline, candidate, exact=True) if not any(_covers(d, path) for d in declared)]
 
 
@@ -45,16 +50,22 @@ def _covers(declared: str, path: str) -> bool:
 
 
 def _all(left: Manifest, right: Manifest, *, exact: bool) -> list[str]:
-    found = _differences("replicas", left["spec"].get("replicas"), right["spec"].get("replicas"), exact)
-    mine, others = _template(left), _template(right)
-    for part in ("metadata", "spec"):
-        found += _differences(part, mine[part], others[part], exact)
-    return sorted(found)
+    mine, others = _compared(left), _compared(right)
+    keys = sorted(mine.keys() | others.keys())
+    return sorted(p for key in keys for p in _differences(key, mine.get(key), others.get(key), exact))
 
 
-def _template(deployment: Manifest) -> Manifest:
+def _compared(workload: Manifest) -> Manifest:
+    """What may differ, by the beginnings of its paths."""
+    found = beside_templates(workload)
+    for part in parts_of(workload):
+        cleared = _cleared(part.template)
+        found |= {part.field: cleared} if part.field else cleared
+    return found
+
+
+def _cleared(template: Manifest) -> Manifest:
     """The pod template without what differs between any two arms, or has to where they change places."""
-    template = deployment["spec"]["template"]
     meta = template.get("metadata", {})
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in _OURS}
     annotations = meta.get("annotations") or {}

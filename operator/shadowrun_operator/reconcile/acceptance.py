@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shadowrun_operator.api import accept
 from shadowrun_operator.api.arms import ExternalArms
 from shadowrun_operator.api.conditions import ConditionType, Reason, condition
-from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests import groups, names
 from shadowrun_operator.manifests.arms import host_and_port, service_in
 from shadowrun_operator.manifests.candidate import change_problem
 from shadowrun_operator.manifests.names import Manifest
@@ -98,15 +98,50 @@ def _speaks_tls(service: Manifest, port: int) -> bool:
 
 
 def source_not_found(seen: Observation) -> Violation | None:
-    """The Deployment or StatefulSet that the arms are copied from exists, where one is named."""
+    """The workload that the arms are copied from exists, where one is named."""
     wanted = wanted_source(seen.run.spec.arms.template)
     if seen.source is not None or wanted is None:
         return None
     kind, name = wanted
-    reason = Reason.DEPLOYMENT_NOT_FOUND if kind == "Deployment" else Reason.STATEFUL_SET_NOT_FOUND
+    reason = _NOT_FOUND[kind]
+    if not seen.groups_served:
+        said = f"This cluster has no {groups.API_VERSION}: install LeaderWorkerSet, or name another spec.arms.template."
+        return Violation(reason, said)
     return Violation(
         reason, f"{kind} {name!r} of spec.arms.template does not exist in namespace {seen.run.namespace!r}."
     )
+
+
+_NOT_FOUND = {
+    "Deployment": Reason.DEPLOYMENT_NOT_FOUND,
+    "StatefulSet": Reason.STATEFUL_SET_NOT_FOUND,
+    groups.KIND: Reason.LEADER_WORKER_SET_NOT_FOUND,
+}
+
+
+def arms_picked(seen: Observation) -> Violation | None:
+    """No label that a LeaderWorkerSet gives to its pods by itself makes the primary's Service pick those of arms."""
+    selector = _selectors(seen)[0]
+    if not seen.grouped or not selector or _told_apart(seen, selector):
+        return None
+    pairs = ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    return Violation(
+        Reason.PRIMARY_UNSUITABLE,
+        f"Service {seen.run.spec.primary.service.name!r} selects by labels that pods of any LeaderWorkerSet may have"
+        f" ({pairs}), and would send customers to the arms: add {groups.NAME_LABEL} with the name of your set.",
+    )
+
+
+def _selectors(seen: Observation) -> tuple[dict[str, str], dict[str, str]]:
+    """Of the primary's Service and of its workload."""
+    service, source = seen.primary or {"spec": {}}, seen.source or {"spec": {}}
+    return service["spec"].get("selector") or {}, (source["spec"].get("selector") or {}).get("matchLabels") or {}
+
+
+def _told_apart(seen: Observation, selector: dict[str, str]) -> dict[str, str]:
+    """What of a selector pods of arms do not fulfil by being what they are."""
+    sets = tuple(names.object_name(seen.run.name, groups.set_of(arm)) for arm in seen.run.spec.made_arms)
+    return groups.told_apart(selector, sets) if seen.grouped else selector
 
 
 def template_unsuitable(seen: Observation) -> Violation | None:
@@ -211,10 +246,8 @@ def patch_invalid(seen: Observation) -> Violation | None:
     if seen.run.spec.arms.template.external is not None:
         said = "spec.arms.candidate.patch changes nothing at arms behind URLs: change them where they run."
         return Violation(Reason.PATCH_INVALID, said) if candidate.patch else None
-    selectors = (
-        seen.primary["spec"].get("selector") or {},
-        (seen.source["spec"].get("selector") or {}).get("matchLabels") or {},
-    )
+    of_service, of_source = (_told_apart(seen, selector) for selector in _selectors(seen))
+    selectors = (of_service, of_source)
     problem = change_problem(candidate, seen.source, selectors=selectors) or _place_problem(seen)
     return Violation(Reason.PATCH_INVALID, problem) if problem else refused_patch(seen) or refused_before(seen)
 
@@ -350,6 +383,7 @@ CHAIN: tuple[Check, ...] = (
     route_not_found,
     route_unsuitable,
     source_not_found,
+    arms_picked,
     template_unsuitable,
     port_not_found,
     secret_not_found,

@@ -13,6 +13,13 @@ from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.attempts import entered, is_ours, ledger_entry
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.acceptance import Violation, must_yield, refused_before, refused_patch, without_effect
+from shadowrun_operator.reconcile.arms import (
+    arm_access_steps,
+    arm_identities,
+    arm_steps,
+    candidate_steps,
+    is_patched,
+)
 from shadowrun_operator.reconcile.clocks import clock_events, worst
 from shadowrun_operator.reconcile.crossover import change_message, change_steps, first_places, moved_on
 from shadowrun_operator.reconcile.endings import deadlines, ending
@@ -22,14 +29,9 @@ from shadowrun_operator.reconcile.history import noted
 from shadowrun_operator.reconcile.judging import with_progress
 from shadowrun_operator.reconcile.objects import (
     Side,
-    arm_access_steps,
-    arm_identities,
-    arm_steps,
     before_until,
-    candidate_steps,
     capture_steps,
     config_steps,
-    is_patched,
     mirror_steps,
     next_config,
 )

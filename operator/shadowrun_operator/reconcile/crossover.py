@@ -11,7 +11,7 @@ import msgspec
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.placement import pinned_to
 from shadowrun_operator.reconcile import times
-from shadowrun_operator.reconcile.objects import arm_identities, arm_steps, candidate_steps, is_patched
+from shadowrun_operator.reconcile.arms import arm_identities, arm_steps, candidate_steps, is_patched
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.plan import Delete, Event, Step
 from shadowrun_operator.reconcile.progress import Progress, settled

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from shadowrun_operator.api.conditions import ConditionType, condition
 from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.manifests.requests import devices
+from shadowrun_operator.manifests.workload import parts_of
 from shadowrun_operator.reconcile.observation import Observation, Pod
 
 
@@ -36,7 +38,7 @@ def hardware_matches(observation: Observation) -> HardwareFinding:
     if not keys:
         return HardwareFinding(True, "hardware.matchLabelKeys names no label: nothing is compared.")
     landed = [pod for pod in pods if pod.node]
-    waiting = [arm for arm in spec.arm_names if _scheduled(landed, arm) < spec.arms.replicas]
+    waiting = [arm for arm in spec.arm_names if _scheduled(landed, arm) < observation.pods_per_arm]
     for key in keys:
         problem = _key_problem(key, landed, observation.node_labels)
         if problem:
@@ -66,16 +68,22 @@ def accelerator(observation: Observation, arm: str) -> str:
 
 
 def _unequal_devices(seen: Observation) -> str | None:
-    asked = {}
-    for arm in seen.run.spec.made_arms:
-        deployment = seen.object("Deployment", arm)
-        if deployment is not None:
-            asked[arm] = devices(deployment["spec"]["template"])
-    baseline = asked.get(names.BASELINE)
+    found = {arm: workload for arm in seen.run.spec.made_arms if (workload := seen.arm(arm)) is not None}
+    asked = {arm: _devices_each(workload) for arm, workload in found.items()}
+    baseline, each = asked.get(names.BASELINE), "group" if seen.grouped else "pod"
     for arm, wanted in asked.items():
         if baseline is not None and wanted != baseline:
-            return f"The {arm} asks for {_amounts(wanted)} a pod, the baseline for {_amounts(baseline)}."
+            return f"The {arm} asks for {_amounts(wanted)} a {each}, the baseline for {_amounts(baseline)}."
     return None
+
+
+def _devices_each(workload: Manifest) -> dict[str, int]:
+    """What a replica asks for."""
+    asked: dict[str, int] = {}
+    for part in parts_of(workload):
+        for key, amount in devices(part.template).items():
+            asked[key] = asked.get(key, 0) + part.count * amount
+    return asked
 
 
 def _amounts(asked: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""Which objects a run should have, built from an observation, and the steps that bring the cluster there. Pure."""
+"""Which objects a run should have beside its arms, and the steps that bring the cluster there. Pure."""
 
 from typing import Literal
 
@@ -9,8 +9,6 @@ from shadowrun_mirror.directive import directive_of
 from shadowrun_operator.judge.rules import rules_of
 from shadowrun_operator.judge.thresholds import indicators as open_indicators
 from shadowrun_operator.manifests import names
-from shadowrun_operator.manifests.arms import arm_deployment, arm_network_policy, arm_service
-from shadowrun_operator.manifests.candidate import candidate_patch, carries_patch, change_of
 from shadowrun_operator.manifests.capture import (
     CaptureInputs,
     PrimaryService,
@@ -32,8 +30,8 @@ from shadowrun_operator.manifests.mirror import (
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.manifests.pulling import pulled
 from shadowrun_operator.reconcile.observation import Observation
-from shadowrun_operator.reconcile.plan import Apply, Create, PatchCandidate, Step
-from shadowrun_operator.reconcile.primary import PrimaryPort, arm_target, primary_port, service_port, speaks_h2c
+from shadowrun_operator.reconcile.plan import Apply, Step
+from shadowrun_operator.reconcile.primary import PrimaryPort, primary_port, service_port, speaks_h2c
 from shadowrun_operator.reconcile.record import RunRecord
 from shadowrun_operator.reconcile.route import wanted_service
 from shadowrun_operator.reconcile.schedule import copy_until
@@ -41,78 +39,11 @@ from shadowrun_operator.reconcile.schedule import copy_until
 Side = Literal["primary", "capture"]
 
 
-def source_of(record: RunRecord) -> Manifest:
-    """The frozen pod template in the shape of the Deployment it came from."""
-    return {"metadata": {"name": "template"}, "spec": {"template": record.template}}
-
-
 def resolved_port(seen: Observation, record: RunRecord) -> PrimaryPort | None:
     """The primary's port; None where its Service has gone or lost the port."""
     if seen.primary is None:
         return None
-    return primary_port(seen.primary, source_of(record), seen.run.spec.primary.service.port)
-
-
-def candidate_steps(seen: Observation, record: RunRecord) -> list[Step]:
-    """The candidate alone, still without a pod, and then its patch: the API server may refuse that.
-
-    Only the network policy is made before, so that it holds from the first pod on.
-    """
-    spec, name = seen.run.spec, names.object_name(seen.run.name, names.CANDIDATE)
-    steps = _policy_steps(seen)
-    if seen.object("Deployment", names.CANDIDATE) is None:
-        steps.append(_arm_creation(seen, record, names.CANDIDATE, replicas=0))
-    change = change_of(spec.arms.candidate, source_of(record))
-    body = candidate_patch(change, replicas=spec.arms.replicas, spec_hash=record.spec_hash)
-    return [*steps, PatchCandidate(name, body)]
-
-
-def is_patched(seen: Observation, record: RunRecord) -> bool:
-    """Whether the candidate is there and carries the patch; nothing is asked of one that others run."""
-    if not seen.run.spec.made_arms:
-        return True
-    candidate = seen.object("Deployment", names.CANDIDATE)
-    return candidate is not None and carries_patch(candidate, record.spec_hash)
-
-
-def arm_steps(seen: Observation, record: RunRecord) -> list[Step]:
-    """Create what is missing of the other arms. An arm that exists is never written again: it is what was measured."""
-    others = [arm for arm in seen.run.spec.made_arms if arm != names.CANDIDATE]
-    replicas = seen.run.spec.arms.replicas
-    missing = [arm for arm in others if seen.object("Deployment", arm) is None]
-    made: list[Step] = [_arm_creation(seen, record, arm, replicas=replicas) for arm in missing]
-    return [*made, *arm_access_steps(seen, record)]
-
-
-def arm_access_steps(seen: Observation, record: RunRecord) -> list[Step]:
-    """Who may reach the arms, and under which names."""
-    spec, port = seen.run.spec, resolved_port(seen, record)
-    missing = [arm for arm in spec.made_arms if port is not None and seen.object("Service", arm) is None]
-    entry = (service_port(seen.primary, spec.primary.service.port) if seen.primary else None) or {}
-    said = entry.get("appProtocol", "")
-    services: list[Step] = [
-        Create(
-            arm_service(
-                seen.ref,
-                arm,
-                port=port.port,
-                target_port=arm_target(spec, port),
-                app_protocol=said,
-                keyed=spec.keyed_arms,
-            )
-        )
-        for arm in missing
-        if port is not None
-    ]
-    return [*_policy_steps(seen), *services]
-
-
-def arm_identities(seen: Observation) -> dict[str, str]:
-    """What tells that an arm is still the one it was: identity and generation of its Deployment, of those there."""
-    found = ((arm, seen.object("Deployment", arm)) for arm in seen.run.spec.made_arms)
-    return {
-        arm: f"{item['metadata'].get('uid', '')}/{item['metadata'].get('generation', 0)}" for arm, item in found if item
-    }
+    return primary_port(seen.primary, record.source, seen.run.spec.primary.service.port)
 
 
 def next_config(
@@ -176,7 +107,7 @@ def mirror_steps(seen: Observation, config: MirrorConfig) -> list[Step]:
         *([mirror_pdb(ref)] if replicas > 1 else []),
         _pulled(seen, deployment),
     ]
-    return config_steps(seen, config) + _applied(seen, wanted)
+    return config_steps(seen, config) + applied(seen, wanted)
 
 
 def capture_steps(seen: Observation, record: RunRecord, config: MirrorConfig, side: Side) -> list[Step]:
@@ -191,7 +122,7 @@ def capture_steps(seen: Observation, record: RunRecord, config: MirrorConfig, si
     if inputs is None:
         return []
     wanted = [capture_secret(inputs), capture_pdb(inputs), _pulled(seen, capture_deployment(inputs))]
-    return service_steps(seen, inputs, side) + _applied(seen, wanted)
+    return service_steps(seen, inputs, side) + applied(seen, wanted)
 
 
 def service_steps(seen: Observation, inputs: CaptureInputs, side: Side) -> list[Step]:
@@ -267,28 +198,8 @@ def _pulled(seen: Observation, deployment: Manifest) -> Manifest:
     return pulled(deployment, policy=seen.settings.pull_policy, secrets=seen.settings.pull_secrets)
 
 
-def _arm_creation(seen: Observation, record: RunRecord, arm: str, *, replicas: int) -> Create:
-    hardware = seen.run.spec.hardware
-    deployment = arm_deployment(
-        seen.ref,
-        arm,
-        source_of(record),
-        replicas=replicas,
-        node_selector=dict(hardware.node_selector),
-        apart_from=seen.run.spec.made_arms if hardware.changes_places else (),
-        nodes=record.places.get(arm, ()) if record.changed_at else (),
-    )
-    return Create(deployment)
-
-
-def _policy_steps(seen: Observation) -> list[Step]:
-    spec = seen.run.spec
-    if not spec.made_arms:
-        return []
-    return _applied(seen, [arm_network_policy(seen.ref, spec.made_arms, egress=list(spec.arms.egress))])
-
-
-def _applied(seen: Observation, manifests: list[Manifest]) -> list[Step]:
+def applied(seen: Observation, manifests: list[Manifest]) -> list[Step]:
+    """Apply those that are not yet as they should be."""
     steps: list[Step] = []
     for manifest in manifests:
         stamped = names.stamped(manifest)

@@ -7,8 +7,9 @@ from shadowrun_mirror.config import MirrorConfig
 
 from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.judge.merge import identity
-from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests import groups, names
 from shadowrun_operator.manifests.names import Manifest, RunRef
+from shadowrun_operator.manifests.workload import pods_each
 from shadowrun_operator.reconcile.gateway import RouteSeen
 from shadowrun_operator.reconcile.record import Books, RunRecord
 
@@ -62,6 +63,7 @@ class Pod:
     ready: bool = False
     leaving: bool = False
     waiting: str = ""
+    follows: bool = False  # in a group, another pod of which takes the requests
     images: tuple[str, ...] = ()
     restarts: tuple[Restart, ...] = ()
 
@@ -102,6 +104,7 @@ class Observation:
     fresh: FreshSecrets
     primary: Manifest | None = None  # the primary's Service
     source: Manifest | None = None  # what the arms are copied from (`manifests.template`)
+    groups_served: bool = True  # whether the cluster has LeaderWorkerSets, where the run needs them
     capture_service: Manifest | None = None  # whatever Service has the name that spec.capture asks for
     arm_services: Mapping[str, Manifest] = field(default_factory=dict)  # that external arms' URLs name, by name
     credential_found: bool = True
@@ -150,19 +153,33 @@ class Observation:
         return tuple(pod for pod in self.pods if pod.component in components and not pod.leaving)
 
     @property
+    def grouped(self) -> bool:
+        """Whether the arms are LeaderWorkerSets; settled at acceptance."""
+        return bool(self.record.group) if self.record is not None else self.run.spec.arms.template.grouped
+
+    @property
+    def pods_per_arm(self) -> int:
+        """How many pods each arm should have."""
+        return self.run.spec.arms.replicas * (pods_each(self.record.source) if self.record is not None else 1)
+
+    def arm(self, arm: str) -> Manifest | None:
+        """The workload of an arm: its LeaderWorkerSet, or its Deployment."""
+        return self.object(groups.KIND, groups.set_of(arm)) if self.grouped else self.object("Deployment", arm)
+
+    @property
     def arms_stand(self) -> bool:
         """Whether an arm is there: its removal is one step, so what is seen is about the run and not about its end."""
-        return any(self.object("Deployment", arm) is not None for arm in self.run.spec.made_arms)
+        return any(self.arm(arm) is not None for arm in self.run.spec.made_arms)
 
     def all_ready(self, component: str) -> bool:
-        """Whether a component's Deployment is there and every pod it wants is ready, in the newest template."""
-        deployment = self.object("Deployment", component)
-        if deployment is None:
+        """Whether a component's workload is there and every replica it wants is ready, in the newest template."""
+        workload = self.arm(component) if component in self.run.spec.made_arms else self.object("Deployment", component)
+        if workload is None:
             return False
-        wanted, status = deployment["spec"].get("replicas", 1), deployment.get("status", {})
+        wanted, status = workload["spec"].get("replicas", 1), workload.get("status", {})
         return bool(
             wanted > 0
-            and status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
+            and status.get("observedGeneration", 0) >= workload["metadata"].get("generation", 0)
             and status.get("updatedReplicas", 0) >= wanted
             and status.get("readyReplicas", 0) >= wanted
         )

@@ -3,6 +3,7 @@
 import msgspec
 
 from shadowrun_operator.api.conditions import EndReason, Reason
+from shadowrun_operator.manifests.groups import taken
 from shadowrun_operator.manifests.names import content_hash
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.acceptance import violation
@@ -65,9 +66,14 @@ def end_before_start(seen: Observation) -> tuple[EndReason, str] | None:
 def new_record(seen: Observation, *, expiry: float) -> RunRecord:
     """The record of a run that is accepted now."""
     frozen = frozen_spec(seen.run.spec)
-    template = seen.source["spec"]["template"] if seen.source is not None else {}
+    source = seen.source or {"spec": {"template": {}}}
     return RunRecord(
-        run_uid=seen.run.uid, spec_hash=content_hash(frozen), spec=frozen, template=template, expiry=expiry
+        run_uid=seen.run.uid,
+        spec_hash=content_hash(frozen),
+        spec=frozen,
+        template=source["spec"].get("template", {}),
+        group=taken(source),
+        expiry=expiry,
     )
 
 

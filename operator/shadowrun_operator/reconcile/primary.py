@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from shadowrun_operator.api.spec import Spec
 from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.workload import serving_template
 
 _ANY = 8080
 
@@ -48,7 +49,7 @@ def arm_target(spec: Spec, resolved: PrimaryPort) -> int | str:
 
 
 def _named(source: Manifest, name: str) -> int | None:
-    containers = source["spec"]["template"].get("spec", {}).get("containers")
+    containers = serving_template(source).get("spec", {}).get("containers")
     if containers is None:
         return _ANY
     for container in containers:

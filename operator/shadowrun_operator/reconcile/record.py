@@ -17,6 +17,7 @@ from shadowrun_operator.judge.facts import SpecChange
 from shadowrun_operator.judge.live_path import Watch
 from shadowrun_operator.judge.merge import COUNTED, SECOND_HALF, SECOND_WARM_UP, latest
 from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile.rate import Pace
 from shadowrun_operator.reconcile.standing import Standing
 
@@ -29,6 +30,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     spec: dict[str, Any]  # the frozen part of the spec
     template: dict[str, Any]  # the primary's pod template as it was at acceptance: every arm starts from it
     expiry: float
+    group: dict[str, Any] = {}  # what arms take of a LeaderWorkerSet, in place of the template (`manifests.groups`)
     copying_since: float = 0.0
     warming_since: float = 0.0  # when the first pair of the warm-up was complete (`reconcile.clocks.began`)
     told_to_count: float = 0.0  # when the mirrors were first told to count
@@ -53,6 +55,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float = 0.0
     end_reason: str = ""
     end_message: str = ""
+
+    @property
+    def source(self) -> Manifest:
+        """What the arms start from, in the shape of the workload that it came from."""
+        if not self.group:
+            return {"metadata": {"name": "template"}, "spec": {"template": self.template}}
+        meta = {"name": "template", "annotations": self.group["annotations"]}
+        return {"metadata": meta, "spec": self.group["spec"]}
 
     @property
     def rate_share(self) -> int:

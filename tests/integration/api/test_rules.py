@@ -329,8 +329,18 @@ RULES = {
         template(),
         "exactly one of deploymentRef",
     ),
-    "a set of leaders is a known word": Rule(
+    "a set of leaders is named": Rule(
         template(leaderWorkerSetRef={"name": "big"}), template(leaderWorkerSetRef="big"), "must be of type object"
+    ),
+    "a run of groups has a name that their labels can hold": Rule(
+        template(leaderWorkerSetRef={"name": "big"}) | {"metadata.name": "r" * 35},
+        template(leaderWorkerSetRef={"name": "big"}) | {"metadata.name": "r" * 36},
+        "at most 35 characters",
+    ),
+    "capture has another Service than that of a set": Rule(
+        {"spec.capture.proxy.serviceName": "chat-candidate-set"},
+        {"metadata.name": "a", "spec.capture.proxy.serviceName": "a-candidate-set"},
+        "a name that the run needs",
     ),
     "arms behind URLs speak plain HTTP": Rule(
         behind_urls(), behind_urls(candidateURL="https://new:8000"), "should match"
@@ -426,6 +436,11 @@ RULES = {
         behind_urls(),
         behind_urls() | {"spec.hardware": {"policy": "Report", "crossover": "Enabled"}},
         "arms behind URLs have none here",
+    ),
+    "groups change no places": Rule(
+        template(leaderWorkerSetRef={"name": "big"}),
+        template(leaderWorkerSetRef={"name": "big"}) | crossover(),
+        "and not groups of them",
     ),
     "what changes places halfway has a half": Rule(
         crossover(decided=True),

@@ -15,9 +15,6 @@ KEYED = {"unit": "Conversation", "key": {"header": "x-conversation-id"}}
 NOT_YET: dict[str, dict[str, Any]] = {
     "spec.capture.paths": {"capture": {"proxy": {"serviceName": "x"}, "paths": ["/v1/completions", "/v1/audio"]}},
     "spec.capture.proxy.port": {"capture": {"proxy": {"serviceName": "x", "port": 8001}}},
-    "spec.arms.template.leaderWorkerSetRef": {
-        "arms": {"template": {"leaderWorkerSetRef": {"name": "big"}}, "candidate": {}}
-    },
     "spec.comparison": {"comparison": {"output": "Parity"}},
     "spec.endConditions.matchRate": {"endConditions": {"matchRate": "99%"}},
 }
@@ -25,6 +22,7 @@ NOT_YET: dict[str, dict[str, Any]] = {
 DONE: dict[str, dict[str, Any]] = {
     "the smallest spec": {},
     "arms from a StatefulSet": {"arms": {"template": {"statefulSetRef": {"name": "chat"}}, "candidate": {}}},
+    "arms of groups": {"arms": {"template": {"leaderWorkerSetRef": {"name": "big"}}, "candidate": {}}},
     "arms from a template": {"arms": {"template": {"podTemplate": {"spec": {}}}, "candidate": {"image": "e:2"}}},
     "arms behind URLs": {
         "arms": {

@@ -50,6 +50,9 @@ class FakeCluster:
         found = await self.list(kind, selector=selector)
         return found if len(found) <= most else None
 
+    async def list_if_served(self, kind: str, namespace: str, *, selector: str) -> list[Manifest] | None:
+        return await self.list(kind, namespace, selector=selector)
+
     async def list(
         self, kind: str, namespace: str = "", *, selector: str = "", fields: str = "", bare: bool = False
     ) -> list[Manifest]:

@@ -18,18 +18,18 @@ from shadowrun_operator.cluster.replicas import Answer
 from shadowrun_operator.cluster.runs import SWEEP_S, Runs
 from shadowrun_operator.handlers import FINALIZER, has_loop
 from shadowrun_operator.judge.merge import SECOND_WARM_UP
-from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests import groups, names
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.manifests.route import filters_of
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.gateway import MIRROR, PERCENTAGE
-from shadowrun_operator.reconcile.observation import Settings
+from shadowrun_operator.reconcile.observation import Pod, Settings
 
 from tests.unit.cluster_io.api_server import ApiServer, Fault, InMemory, Key, Killed, merged
 from tests.unit.cluster_io.test_routes import gateway, gateway_class
 from tests.unit.cluster_io.wire import Request, answering, nobody
 from tests.unit.reconcile.routes import ROUTED, route
-from tests.unit.reconcile.world import START, World
+from tests.unit.reconcile.world import START, World, leader_worker_set
 
 EXTERNAL = {"mode": "External", "proxy": None, "external": {"serviceName": "chat-copies"}}
 URLS = {"baselineURL": "http://old.models.svc:8001", "candidateURL": "http://new.models.svc"}
@@ -47,6 +47,7 @@ MODES: dict[str, dict[str, Any]] = {
     },
     "gone after a while": {"ttlAfterFinished": "5m"},
     "crossover": {"hardware": {"crossover": "Enabled"}, "duration": "6m"},
+    "groups": {"arms": {"template": {"deploymentRef": None, "leaderWorkerSetRef": {"name": "big"}}}},
 }
 RUN = (names.KIND, "inference", "x")
 OWN = Settings(mirror_image="m:1", capture_image="c:1", namespace="ops", version="0.1.0")
@@ -225,10 +226,10 @@ class Life:
         for key in [key for key in self.server.objects if key[0] == "Pod"]:
             del self.server.objects[key]
         for pod in world.pods.values():
-            self.server.put(_pod(pod.name, pod.uid, pod.component, pod.address, pod.node, ready=pod.ready))
+            self.server.put(_pod(pod))
 
     def _put_users_objects(self) -> None:
-        for item in self.world.users.values():
+        for item in (*self.world.users.values(), leader_worker_set()):
             self.server.put(item)
         for item in (route(), gateway(), gateway_class(MIRROR, PERCENTAGE)):
             self.server.put(item)
@@ -283,12 +284,13 @@ def _without_version(item: Manifest) -> Manifest:
     return {key: value for key, value in item["metadata"].items() if key != "resourceVersion"}
 
 
-def _pod(name: str, uid: str, component: str, address: str, node: str, *, ready: bool) -> Manifest:
-    labels = {names.RUN_LABEL: "x", names.COMPONENT_LABEL: component, names.MANAGED_BY_LABEL: names.MANAGED_BY}
-    conditions = [{"type": "Ready", "status": str(ready)}]
+def _pod(pod: Pod) -> Manifest:
+    labels = {names.RUN_LABEL: "x", names.COMPONENT_LABEL: pod.component, names.MANAGED_BY_LABEL: names.MANAGED_BY}
+    place = {groups.INDEX_LABEL: "1"} if pod.follows else {}
+    conditions = [{"type": "Ready", "status": str(pod.ready)}]
     return {
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "inference", "uid": uid, "labels": labels},
-        "spec": {"nodeName": node},
-        "status": {"podIP": address, "conditions": conditions},
+        "metadata": {"name": pod.name, "namespace": "inference", "uid": pod.uid, "labels": labels | place},
+        "spec": {"nodeName": pod.node},
+        "status": {"podIP": pod.address, "conditions": conditions},
     }

@@ -45,7 +45,8 @@ def test_an_empty_patch_is_a_test_of_equal_arms() -> None:
     ("patch", "says"),
     [
         ({"kind": "Deployment"}, "'kind'"),
-        ({"spec": {"replicas": 2, "template": {"spec": {}}}}, "one of a Deployment"),
+        ({"spec": {"replicas": 2, "template": {"spec": {}}}}, "one of a whole workload"),
+        ({"spec": {"leaderWorkerTemplate": {}}}, "one of a whole workload"),
         ({"metadata": {"labels": {"app": "chat", "x": "y"}}}, "app=chat"),
         ({"metadata": {"labels": {"role": "server"}}}, "autoscaler"),
         ({"metadata": {"labels": {names.COMPONENT_LABEL: "baseline"}}}, names.COMPONENT_LABEL),

@@ -10,7 +10,7 @@ from shadowrun_operator.manifests.arms import arm_deployment
 from shadowrun_operator.manifests.difference import beyond, pod_spec_diff
 from shadowrun_operator.manifests.names import Manifest, RunRef
 
-from tests.unit.reconcile.world import deployment
+from tests.unit.reconcile.world import deployment, leader_worker_set
 
 pytestmark = pytest.mark.operator
 
@@ -135,3 +135,17 @@ def test_whatever_is_changed_beside_the_patch_and_nothing_else_is_found(
     expected = {key for key in other.keys() - patch.keys() if other[key] != before.get(key)}
     found = beyond(_arm(), candidate, {"spec": {"containers": [{"name": "engine", **patch}]}})
     assert found == sorted(f"spec.containers[engine].{key}" for key in expected)
+
+
+def test_a_patch_of_the_workers_container_accounts_for_none_of_that_name_among_the_leaders() -> None:
+    baseline, candidate = leader_worker_set(leader=True), leader_worker_set(leader=True)
+    group = candidate["spec"]["leaderWorkerTemplate"]
+    group["workerTemplate"]["spec"]["containers"][0]["image"] = "w:2"
+    patch = {"spec": {"containers": [{"name": "worker", "image": "w:2"}]}}
+    assert beyond(baseline, candidate, patch) == []
+    assert pod_spec_diff(baseline, candidate) == ["workerTemplate.spec.containers[worker].image"]
+    group["leaderTemplate"]["spec"]["containers"].append({"name": "worker", "image": "w:2"})
+    assert beyond(baseline, candidate, patch) == [
+        "leaderTemplate.spec.containers[worker].image",
+        "leaderTemplate.spec.containers[worker].name",
+    ]

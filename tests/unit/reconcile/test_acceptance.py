@@ -113,7 +113,7 @@ CASES: list[tuple[str, Callable[[World], None], str, str]] = [
     ("no such port", _spec("primary.service.port", 9), "PrimaryNotFound", "its ports are: 8000"),
     ("no Deployment", _without_deployment, "DeploymentNotFound", "'chat'"),
     ("no StatefulSet", _template(statefulSetRef={"name": "chat"}), "StatefulSetNotFound", "'chat'"),
-    ("a set of leaders", _template(leaderWorkerSetRef={"name": "big"}), "NotImplemented", "leaderWorkerSetRef"),
+    ("no LeaderWorkerSet", _template(leaderWorkerSetRef={"name": "big"}), "LeaderWorkerSetNotFound", "'big'"),
     ("on the host's network", _on_the_host, "TemplateUnsuitable", "Deployment 'chat' has hostNetwork"),
     ("a template of nothing", _template(podTemplate={}), "TemplateUnsuitable", "podTemplate needs"),
     (

@@ -25,13 +25,14 @@ from shadowrun_mirror.evidence import (
 )
 from shadowrun_mirror.histogram import Histogram
 from shadowrun_operator.api.run import ShadowRun
-from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests import groups, names
 from shadowrun_operator.manifests.attempts import LEDGER, earlier_attempts
 from shadowrun_operator.manifests.given_back import given_back_at, is_given_back
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.manifests.placement import pinned_to
 from shadowrun_operator.manifests.route import edits, filters_of
 from shadowrun_operator.manifests.template import inline_source, wanted_source
+from shadowrun_operator.manifests.workload import pods_each, serving_template
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.gateway import GatewaySeen, RouteSeen
 from shadowrun_operator.reconcile.observation import FreshSecrets, Observation, OtherRun, Pod, Restart, Settings
@@ -118,6 +119,31 @@ def deployment() -> Manifest:
                     ],
                 },
             },
+        },
+    }
+
+
+def leader_worker_set(*, size: int = 2, leader: bool = False) -> Manifest:
+    """A user's LeaderWorkerSet; its leaders have a template of their own where asked."""
+    worker = deployment()["spec"]["template"]
+    group: Manifest = {"size": size, "restartPolicy": "RecreateGroupOnPodRestart", "workerTemplate": worker}
+    if leader:
+        group["leaderTemplate"] = copy.deepcopy(worker)
+        group["workerTemplate"]["spec"]["containers"][0] |= {"name": "worker", "ports": []}
+    return {
+        "apiVersion": groups.API_VERSION,
+        "kind": groups.KIND,
+        "metadata": {
+            "name": "big",
+            "namespace": "inference",
+            "annotations": {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack", "team": "x"},
+        },
+        "spec": {
+            "replicas": 3,
+            "leaderWorkerTemplate": group,
+            "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdateConfiguration": {"partition": 2}},
+            "startupPolicy": "LeaderCreated",
+            "networkConfig": {"subdomainPolicy": "Shared"},
         },
     }
 
@@ -394,15 +420,15 @@ class World:
     def _start_pods(self) -> None:
         wanted: dict[str, Pod] = {}
         for (kind, _), item in self.objects.items():
-            if kind != "Deployment":
+            if kind not in ("Deployment", groups.KIND):
                 continue
             component = item["metadata"]["labels"][names.COMPONENT_LABEL]
-            replicas = item["spec"]["replicas"]
+            replicas, each = item["spec"]["replicas"], pods_each(item)
             seen = item["metadata"]["generation"]
             item["status"] = {"updatedReplicas": replicas, "observedGeneration": seen, "readyReplicas": 0}
-            for number in range(replicas):
-                name = f"{component}-{number}"
-                node = self._node_for(name, component, item["spec"]["template"]["spec"], wanted.values())
+            for number in range(replicas * each):
+                name = f"{component}-{number // each}-{number % each}" if each > 1 else f"{component}-{number}"
+                node = self._node_for(name, component, serving_template(item)["spec"], wanted.values())
                 if node is None:
                     continue
                 deaths = self.deaths.get(name, 0)
@@ -414,8 +440,9 @@ class World:
                     node=node,
                     ready=self.starting,
                     restarts=self._restarts(component, name),
+                    follows=number % each > 0,
                 )
-                item["status"]["readyReplicas"] += self.starting
+                item["status"]["readyReplicas"] += self.starting and number % each == 0
         self.pods = wanted
         living = {pod.uid for pod in self._of(names.MIRROR)}
         self.configs = {uid: config for uid, config in self.configs.items() if uid in living}

@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from shadowrun_operator.api.conditions import EndReason
+from shadowrun_operator.reconcile.arms import arm_identities
 from shadowrun_operator.reconcile.difference import undeclared
-from shadowrun_operator.reconcile.objects import arm_identities
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.progress import Progress
 
@@ -18,7 +18,7 @@ class ArmChanged:
     reason: ClassVar = EndReason.ARM_CHANGED
 
     def met(self, seen: Observation, done: Progress) -> str | None:
-        """A Deployment of an arm is gone, another one, or was edited since copying began; or was never as declared."""
+        """The workload of an arm is gone, another one, or was edited since copying began; or was never as declared."""
         before, now = (seen.record.arms if seen.record is not None else {}), arm_identities(seen)
         changed = [arm for arm in before if now.get(arm) != before[arm]]
         if not changed:

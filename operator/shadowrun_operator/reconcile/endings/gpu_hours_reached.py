@@ -1,8 +1,8 @@
 """The end by what the run has cost in accelerators.
 
-Counted are the accelerators that the pod templates of all arms ask for, times the arms' replicas, times the hours since
-copying began. That is a lower bound of what was held: the arms stand before copying begins and until they are removed,
-and accelerators given by other means than `resources.limits` (dynamic resource allocation) do not show there.
+Counted are the accelerators that all pods of all arms ask for by their templates, times the hours since copying began.
+That is a lower bound of what was held: the arms stand before copying begins and until they are removed, and
+accelerators given by other means than `resources.limits` (dynamic resource allocation) do not show there.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from shadowrun_operator.api.conditions import EndReason
 from shadowrun_operator.api.quantities import kubernetes_quantity
 from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.workload import parts_of
 from shadowrun_operator.reconcile.endings.floor import long_enough
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.progress import Progress
@@ -68,9 +69,13 @@ def gpu_hours_due(seen: Observation) -> float | None:
 
 
 def accelerators(seen: Observation) -> int:
-    """Accelerators that all arms hold together, by their Deployments."""
-    found = (seen.object("Deployment", arm) for arm in seen.run.spec.made_arms)
-    return sum(item["spec"].get("replicas", 1) * _of_template(item["spec"]["template"]) for item in found if item)
+    """Accelerators that all arms hold together, by their workloads."""
+    return sum(_of_workload(found) for arm in seen.run.spec.made_arms if (found := seen.arm(arm)) is not None)
+
+
+def _of_workload(workload: Manifest) -> int:
+    each = sum(part.count * _of_template(part.template) for part in parts_of(workload))
+    return int(workload["spec"].get("replicas", 1)) * each
 
 
 def _of_template(template: Manifest) -> int:
