@@ -13,14 +13,23 @@ pytestmark = [pytest.mark.path, pytest.mark.e2e]
 
 SERVICE = "chat-shadowed"
 CONNECTIONS = ("keep", "close")
+TRIES = 3
 
 
 @pytest.fixture(scope="module")
 def passed(world: World) -> dict[str, object]:
-    """A whole run from `kubectl apply` to its end, under customers who keep their connections and others who don't."""
-    world.apply(shadow_run("faster", duration="45s"))
+    """A whole run from `kubectl apply` to its end, under customers who keep their connections and others who don't.
+
+    A machine that was too busy for exact stamps says so, and whoever asked tries again.
+    """
+    world.apply(run := shadow_run("faster", duration="45s"))
     for connection in CONNECTIONS:
         world.serve_customers(rate=3, connection=connection)
+    for _ in range(TRIES - 1):
+        if world.wait_complete("faster", 240)["reason"] != "MirrorOverloaded":
+            break
+        world.kubectl("delete", "shadowrun", "faster", "--timeout=90s", timeout=100)
+        world.apply(run)
     return world.wait_complete("faster", 240)
 
 
