@@ -44,6 +44,7 @@ class Memory:
     """Of one run."""
 
     books: Books | None = None  # None: not read from the ConfigMap yet
+    ended: bool = False  # by its record, whatever its status still says
     given_back_since: float | None = None
     refusal: str = ""
     room: tuple[NodeRoom, ...] | None = None

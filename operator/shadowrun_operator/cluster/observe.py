@@ -53,9 +53,7 @@ COPYING_S = 30.0
 WAITING_S = 600.0
 """The same while a sound run waits for its time: nothing of it is there yet."""
 AHEAD_S = 60.0
-"""A run that may begin within that time waits no more: no look takes as long."""
-OTHERS_S = 30.0
-"""How old a list of the other runs will do meanwhile."""
+"""A run that may begin by then waits no more: no look takes as long."""
 ROOM_S = 30.0
 """Between two looks at the room on nodes: each takes a list of pods for every node."""
 NO_ROOM_S = 300.0
@@ -73,10 +71,12 @@ async def observe(
     """
     run = ShadowRun.parse(body)
     now = time.time()
-    spec, kept_s = run.spec, _recalled_s(run, now)
+    spec, kept_s = run.spec, _recalled_s(run, now, memory)
+    # Customers wait for nobody to speak of an Envoy that is not ready.
+    pods_s = 0.0 if spec.capture.proxy is not None and _copies(run) else kept_s
 
-    async def recalled(what: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
-        return await memory.recall.told((run.metadata.generation, what), ask, seconds=kept_s)
+    async def recalled(what: Hashable, ask: Callable[[], Awaitable[T]], seconds: float = kept_s) -> T:
+        return await memory.recall.told((run.metadata.generation, what), ask, seconds=seconds)
 
     primary, source, capture_service, maps, others_found, own_pods = await asyncio.gather(
         cluster.get("Service", run.namespace, spec.primary.service.name),
@@ -84,11 +84,15 @@ async def observe(
         _maybe(cluster, "Service", run.namespace, spec.capture.service_name),
         config_maps(cluster, run, memory, evidence_only=kept_s > 0),
         recalled("objects", lambda: labelled(cluster, run)),
-        recalled("pods", lambda: pods_of(cluster, run)),
+        recalled("pods", lambda: pods_of(cluster, run), pods_s),
     )
     objects, _ = sorted_out([*maps, *others_found], run)
     kept = objects.get(("ConfigMap", names.object_name(run.name, names.EVIDENCE)))
     stored = await _stored(cluster, kept, run, with_books=memory.books is None)
+    if kept_s and stored.record is not None and stored.record.ended_at:
+        # The status may never say so: its write may be refused for ever, and a run must end all the same.
+        memory.ended = True
+        return await observe(cluster, replicas, settings, body, memory)
     sets = await recalled("sets", lambda: sets_of(cluster, run, stored.record))
     objects, leftovers = sorted_out([*maps, *others_found, *(sets or ())], run)
     config, token = _secret_of(objects, run)
@@ -114,7 +118,7 @@ async def observe(
     arm_nodes = tuple(sorted({pod.node for pod in own_pods if pod.node and pod.component in spec.arm_names}))
     surroundings, (siblings, others), ledger, route, nodes, room = await asyncio.gather(
         recalled("surroundings", lambda: _surroundings(cluster, run, record, objects)),
-        _others(cluster, run, record, memory.neighbours, seconds=min(kept_s, OTHERS_S)),
+        _others(cluster, run, record, memory.neighbours, seconds=kept_s),
         recalled("ledger", lambda: _ledger(cluster, run, record)),
         route_seen(cluster, run, with_gateways=record is None),
         recalled(arm_nodes, lambda: nodes_named(cluster, arm_nodes)),
@@ -155,18 +159,23 @@ async def observe(
     )
 
 
-def _recalled_s(run: ShadowRun, now: float) -> float:
+def _copies(run: ShadowRun) -> bool:
+    return run.status.phase in ("WarmingUp", "Running")
+
+
+def _recalled_s(run: ShadowRun, now: float, memory: Memory) -> float:
     """How old an answer may be: while the run copies, and while a sound one waits for its time; else it is asked anew.
 
     Whoever is about to make, to change or to remove something has to know how things are.
     """
-    if run.metadata.deletion_timestamp is not None:
+    if memory.ended or run.metadata.deletion_timestamp is not None:
         return 0.0
-    if run.status.phase in ("WarmingUp", "Running"):
+    if _copies(run):
         return COPYING_S
     accepted = condition(run.status.conditions, ConditionType.ACCEPTED)
     scheduled = accepted is not None and accepted.reason == Reason.SCHEDULED
-    return WAITING_S if scheduled and waits_until(run.spec, now + AHEAD_S) is not None else 0.0
+    begins = waits_until(run.spec, now)
+    return WAITING_S if scheduled and begins is not None and begins > now + AHEAD_S else 0.0
 
 
 def _is_filtered(route: RouteSeen | None, run: ShadowRun) -> bool:

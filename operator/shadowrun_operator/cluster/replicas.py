@@ -16,7 +16,8 @@ from shadowrun_mirror.evidence import CaptureEvidence, Evidence
 
 from shadowrun_operator.manifests.names import COMPANION_PORT, CONTROL_PORT
 
-TIMEOUT = aiohttp.ClientTimeout(total=3.0, sock_connect=1.0)
+TIMEOUT = aiohttp.ClientTimeout(total=10.0, connect=3.0, sock_connect=1.0, sock_read=3.0)
+"""Silence ends a request soon, and so does a long queue for a connection (`connect`); a large body may take longer."""
 
 Answer = tuple[int, bytes]
 """HTTP status and body."""

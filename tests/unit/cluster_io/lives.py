@@ -126,11 +126,10 @@ class Life:
             self.kill()
         self._pass_time(seconds)
 
-    async def look(self, seconds: float) -> None:
-        """One pass alone, and then that while."""
+    async def look(self) -> None:
+        """One pass alone, and then the time until the next one."""
         self._hears()
-        await self.runs.pass_once("inference", "x")
-        self._pass_time(seconds)
+        self._pass_time((await self.runs.pass_once("inference", "x")).requeue_after)
 
     async def until_over(self, turns: int = 400) -> None:
         """Until nothing will happen any more, and two sweeps have passed after that."""

@@ -229,3 +229,35 @@ async def test_a_report_that_can_never_be_stored_holds_the_end_up_for_a_while_on
         assert "reportRef" not in life.status
         reasons = [item["reason"] for (kind, _, _), item in life.server.objects.items() if kind == "Event"]
         assert sum(1 for reason in reasons if reason.startswith("Verdict")) <= 1
+
+
+@pytest.mark.parametrize("error", [ApiRefusal(422, "Invalid", "status: no"), ApiUnreachable("no answer")], ids=repr)
+@pytest.mark.parametrize("mode", ["proxy", "route"])
+async def test_a_run_whose_status_can_never_be_written_again_is_taken_down_and_judged_once(
+    mode: str, error: Exception
+) -> None:
+    reports: list[str] = []
+
+    def spoiled(method: str, path: str) -> Fault | None:
+        stopped = life.body is not None and "stop" in life.body["spec"]
+        if stopped and method != "GET" and path.endswith(("/configmaps", "/x-report")):
+            reports.append(f"{method} {path}")
+        is_status = method == "PATCH" and path.endswith("/shadowruns/x/status")
+        return Fault(error) if is_status and life.phases[-1:] == ["Running"] else None
+
+    with begun(mode, lambda method, path: spoiled(method, path)) as life:
+        while life.phases[-1:] != ["Running"]:
+            await life.turn()
+        for _ in range(5):
+            await life.turn()
+        life.edit(stop={"reason": "enough"})
+        for _ in range(40):
+            await life.turn()
+        assert life.phases[-1] == "Running", "as far as anybody can see"
+        assert life.left == kept(mode)
+        assert len(reports) == 1
+        life.kill()
+        for _ in range(5):
+            await life.turn()
+        assert life.left == kept(mode)
+        assert len(reports) == 1, "another process does not judge it again"

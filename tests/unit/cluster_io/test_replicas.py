@@ -122,15 +122,27 @@ class Pod:
     url: str = ""
     bodies: list[bytes] = field(default_factory=list)
     delay: float = 0.0
+    between: float = 0.0  # the parts that it answers in
 
-    async def handle(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         self.bodies.append(await request.read())
         await asyncio.sleep(self.delay)
         if request.path == "/elsewhere":
             return web.Response(body=MIRROR)
         if request.headers["Authorization"] != "Bearer t":
             return web.Response(status=302, headers={"Location": "/elsewhere"})
+        if self.between:
+            return await self._slowly(request)
         return web.Response(body=MIRROR if request.method == "GET" else b"")
+
+    async def _slowly(self, request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        part = len(MIRROR) // 5 + 1
+        for at in range(0, len(MIRROR), part):
+            await answer.write(MIRROR[at : at + part])
+            await asyncio.sleep(self.between)
+        return answer
 
 
 @pytest.fixture
@@ -155,6 +167,15 @@ async def test_over_a_real_connection_evidence_comes_and_a_configuration_goes(po
     assert await replicas.push("127.0.0.1", world.mirror, "t") == ""
     await replicas.close()
     assert pod.bodies == [b"", encode(world.mirror)]
+
+
+async def test_a_large_body_may_take_longer_than_silence_may(pod: Pod) -> None:
+    silence = module.TIMEOUT.sock_read
+    assert silence is not None
+    pod.between = silence / 4
+    replicas = Replicas()
+    assert len((await replicas.read(["127.0.0.1"], [], "t")).mirrors) == 1
+    await replicas.close()
 
 
 async def test_nobody_is_followed_elsewhere_and_nobody_is_waited_for_long(

@@ -3,9 +3,14 @@
 from typing import Any
 
 import pytest
+from shadowrun_operator.cluster.evidence_store import read_back
 from shadowrun_operator.cluster.observe import COPYING_S, WAITING_S
+from shadowrun_operator.manifests import names
+from shadowrun_operator.reconcile.schedule import waits_until
 
+from tests.unit.cluster_io.api_server import merged
 from tests.unit.cluster_io.lives import Life, begun
+from tests.unit.reconcile.world import UID
 
 pytestmark = pytest.mark.operator
 
@@ -51,7 +56,7 @@ async def _reads(life: Life, requests: Requests, seconds: float) -> list[int]:
     reads, until = [], life.world.now + seconds
     while life.world.now < until:
         requests.made.clear()
-        await life.look(POLL_S)
+        await life.look()
         reads.append(len(requests.made) - len(requests.writes))
     return reads
 
@@ -59,12 +64,12 @@ async def _reads(life: Life, requests: Requests, seconds: float) -> list[int]:
 @pytest.mark.parametrize(
     ("mode", "spec", "phase", "usual", "anew", "every"),
     [
-        ("proxy", LATER, "Pending", ALWAYS, ALWAYS + OWN + NAMES + 3, WAITING_S),  # pods, template, ledger
-        ("proxy", {}, "WarmingUp", ALWAYS, ALWAYS + OWN + 4, COPYING_S),  # pods, template, ledger, node
-        ("proxy", {}, "Running", ALWAYS, ALWAYS + OWN + 3, COPYING_S),  # pods, template, node
+        ("proxy", LATER, "Pending", ALWAYS, ALWAYS + OWN + NAMES + 4, WAITING_S),  # pods, template, ledger, other runs
+        ("proxy", {}, "WarmingUp", ALWAYS + 1, ALWAYS + OWN + 4, COPYING_S),  # pods, template, ledger, node
+        ("proxy", {}, "Running", ALWAYS + 1, ALWAYS + OWN + 3, COPYING_S),  # pods, template, node
         ("another proxy", {}, "Running", ALWAYS, ALWAYS + OWN + 3, COPYING_S),
         ("route", {}, "Running", ALWAYS + 1, ALWAYS + OWN + 4, COPYING_S),  # and the route
-        ("several mirrors", {}, "Running", ALWAYS, ALWAYS + OWN + 3, COPYING_S),
+        ("several mirrors", {}, "Running", ALWAYS + 1, ALWAYS + OWN + 3, COPYING_S),
     ],
 )
 async def test_while_nothing_happens_a_pass_reads_what_is_decided_on_and_the_rest_now_and_then(
@@ -179,7 +184,7 @@ async def test_an_arm_that_was_edited_is_heard_of_and_a_secret_that_is_gone_is_m
 
 async def test_a_pod_that_does_not_answer_is_looked_for_though_nobody_has_heard_of_its_end() -> None:
     requests = Requests()
-    with begun("proxy", requests) as life:
+    with begun("another proxy", requests) as life:
         await _in_phase(life, "Running")
         while await _reads(life, requests, POLL_S) != [ALWAYS]:
             assert life.phases[-1] == "Running"
@@ -193,6 +198,43 @@ async def test_a_pod_that_does_not_answer_is_looked_for_though_nobody_has_heard_
         requests.made.clear()
         await life.runs.pass_once("inference", "x")
         assert PODS not in requests.made, "the new one answers"
+
+
+async def test_customers_get_their_way_back_though_nobody_has_heard_that_no_envoy_is_ready() -> None:
+    with begun("proxy") as life:
+        await _in_phase(life, "Running")
+        for _ in range(3):
+            await life.look()
+        assert _leads_to_capture(life)
+        life.world.starting = False
+        life._pass_time(POLL_S)
+        await life.runs.pass_once("inference", "x")
+        assert not _leads_to_capture(life)
+
+
+def _leads_to_capture(life: Life) -> bool:
+    selector = life.server.objects["Service", "inference", "chat-shadowed"]["spec"]["selector"]
+    return bool(selector.get(names.COMPONENT_LABEL) == names.CAPTURE)
+
+
+async def test_a_run_begins_with_the_template_as_it_is_however_short_its_hour() -> None:
+    window = {"from": "08:13", "to": "08:14", "timeZone": "Etc/UTC"}
+    with begun("proxy") as life:
+        life.edit(schedule={"dailyWindow": window})
+        await _in_phase(life, "Pending")
+        begins = waits_until(life.world.run.spec, life.world.now)
+        assert begins is not None
+        while life.world.now < begins - 120:
+            await life.turn()
+        chat = life.server.objects["Deployment", "inference", "chat"]
+        changed = {"spec": {"template": {"metadata": {"annotations": {"team": "y"}}}}}
+        life.server.put(merged(chat, changed))
+        await _in_phase(life, "Preparing")
+        assert begins <= life.world.now < begins + 60
+        kept = life.server.objects["ConfigMap", "inference", "x-evidence"]
+        record = read_back(kept, UID).record
+        assert record is not None
+        assert record.template["metadata"]["annotations"]["team"] == "y"
 
 
 async def test_what_was_read_back_is_not_kept_twice() -> None:
