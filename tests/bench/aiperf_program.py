@@ -4,7 +4,12 @@ Not a dependency: it is a gigabyte with all it needs. Only the first run wants t
 """
 
 import asyncio
+import os
+import signal
 import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -103,7 +108,7 @@ async def profile(port: int, requests: Path, *, count: int, rate: float, slo: SL
     }
     flags = ["--streaming", "--use-server-token-count", "--no-gpu-telemetry", "--no-server-metrics"]
     (vocabulary,) = home.glob("lib/python*/site-packages/litellm/litellm_core_utils/tokenizers")
-    process = await asyncio.create_subprocess_exec(
+    command: list[str | Path] = [
         "env",
         f"TIKTOKEN_CACHE_DIR={vocabulary}",
         "HF_HUB_OFFLINE=1",
@@ -111,16 +116,26 @@ async def profile(port: int, requests: Path, *, count: int, rate: float, slo: SL
         "profile",
         *flags,
         *(f"--{name}={value}" for name, value in words.items()),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        async with asyncio.timeout(count / rate + _PATIENCE_S):
-            said, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            await process.communicate()
-    if process.returncode:
-        raise BenchError(f"AIPerf ended with {process.returncode}:\n{last_lines(said.decode(errors='replace'))}")
+    ]
+    await finished(command, count / rate + _PATIENCE_S)
     return Reported.read((out / "profile_export_aiperf.json").read_bytes())
+
+
+async def finished(command: Sequence[str | Path], seconds: float) -> None:
+    """Run it until it ends well. Raises `BenchError` with the end of what it said; nothing of it goes on after that."""
+    with tempfile.TemporaryFile() as said:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=said, stderr=asyncio.subprocess.STDOUT, start_new_session=True
+        )
+        how = f"did not end within {seconds:g} s"
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    how = f"ended with {await process.wait()}"
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)  # asked to end, its processes may wait for each other for ever
+                await process.wait()
+        if process.returncode:
+            said.seek(0)
+            raise BenchError(f"AIPerf {how}:\n{last_lines(said.read().decode(errors='replace'))}")

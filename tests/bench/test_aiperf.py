@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.bench.__main__ import BENCHES, DOCUMENT, OPTIONAL
-from tests.bench.aiperf_program import Reported
+from tests.bench.aiperf_program import Reported, finished
 from tests.bench.benches.aiperf import ANSWER_WORDS, NAME, PROMPT_WORDS, bodies, measured
 from tests.bench.scene import BenchError
+from tests.cluster.commands import wait_until
 
 pytestmark = pytest.mark.mirror
 
@@ -41,6 +43,26 @@ def test_what_the_mirror_measured_is_of_both_arms_together() -> None:
     assert (ours.answered, ours.seconds, ours.goodput) == (21, 4.0, 2.0)
     assert [ours.ttft_p50, ours.ttft_p95] == pytest.approx([1.0, 1.9])
     assert [ours.latency_p50, ours.latency_p95] == pytest.approx([10.0, 19.0])
+
+
+async def test_one_that_does_not_end_is_ended_with_all_its_processes_and_what_it_said_is_told(tmp_path: Path) -> None:
+    stubborn = "trap '' TERM; sleep 600 & echo $! > child; echo hello; wait"
+    with pytest.raises(BenchError, match=r"did not end within 0.5 s:\nhello"):
+        await finished(["sh", "-c", f"cd {tmp_path}; {stubborn}"], 0.5)
+    child = (tmp_path / "child").read_text().strip()
+    wait_until(lambda: _is_gone(child), "its child is gone", 20.0, poll=0.01)
+
+
+def _is_gone(pid: str) -> bool:
+    """Or has ended, and nobody has asked how."""
+    stat = Path("/proc", pid, "stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+async def test_one_that_fails_is_told_and_one_that_ends_well_is_not() -> None:
+    with pytest.raises(BenchError, match=r"ended with 3:\nno"):
+        await finished(["sh", "-c", "echo no; exit 3"], 60.0)
+    await finished(["true"], 60.0)
 
 
 @pytest.mark.parametrize("log", ["", answer("baseline", 0.1, 0.2) + answer("candidate", 0.1, 0.2, "Timeout")])

@@ -23,12 +23,12 @@ def plugged_in(cluster: LocalCluster, images: Sequence[str]) -> Iterator[Node]:
     lane = host.LaneRecords().lane_of(cluster.state.root)
     if lane is None:
         raise ClusterError("there is no cluster that a node could be added to")
+    _take_away(cluster, lane)  # a test that was killed has left its own
     try:
         _plug_in(cluster, lane, images)
         yield SPARE
     finally:
-        pull_the_plug(cluster)
-        _forget(cluster, lane)
+        _take_away(cluster, lane)
 
 
 def pull_the_plug(cluster: LocalCluster) -> None:
@@ -56,7 +56,9 @@ def _plug_in(cluster: LocalCluster, lane: Lane, images: Sequence[str]) -> None:
     wait_until(lambda: cluster.kubectl("get", "node", SPARE.name, "-o", ready) == "True", "it is ready", READY_TIMEOUT)
 
 
-def _forget(cluster: LocalCluster, lane: Lane) -> None:
+def _take_away(cluster: LocalCluster, lane: Lane) -> None:
+    """Nothing of it is left; where there is nothing, nothing happens."""
+    pull_the_plug(cluster)
     cluster.kubectl("delete", "node", SPARE.name, "--ignore-not-found")
     run(["ip", "route", "flush", lane.pod_range(SPARE)])
     cgroups.remove(f"{lane.control_group}/{SPARE.name}")

@@ -152,9 +152,7 @@ def unplugged(world: World, lonely: LocalCluster | None) -> Manifest:
     return {arm["name"]: arm["nodes"] for arm in before["arms"]}
 
 
-def test_a_mirror_whose_clock_is_off_is_said_moves_no_end_and_leaves_no_verdict(
-    world: World, unplugged: Manifest
-) -> None:
+def test_a_mirror_whose_clock_is_off_is_said_and_moves_no_end(world: World, unplugged: Manifest) -> None:
     before = world.running(LATE)
     world.apply(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "clock"}, "data": {"sitecustomize.py": CLOCK}}
@@ -173,8 +171,8 @@ def test_a_mirror_whose_clock_is_off_is_said_moves_no_end_and_leaves_no_verdict(
     assert status["startTime"] == before["startTime"], "an hour earlier would end it at once"
     world.kubectl("patch", "shadowrun", LATE, "--type=merge", "-p", '{"spec": {"duration": "11s"}}')
     status = world.wait_complete(LATE, 120)
-    ended = (status["endReason"], status["verdict"], status["reason"])
-    assert ended == ("DurationReached", "Inconclusive", "ClocksApart"), status["message"]
+    assert status["endReason"] == "DurationReached", status["message"]
+    assert status["verdict"] != "Fail", "a clock says nothing about the candidate"
     assert_status_adds_up(status)
 
 
