@@ -34,9 +34,10 @@ A finding says what the verdict is if no graver finding exists. The gravest grou
                ThresholdDrifted, Undecided
 
 Void findings take away every verdict, for the comparison itself is unsound. Open ones only forbid a Pass: what is
-refuted on the pairs there are stays refuted. No rule of the group Void looks at how the candidate answered, and those
-of the group Open that do (LongRequestsFailed, TokenSourcesDiffer, TPOTMissing, AnswerLengthsDiffer, a criterion's own
-outcome) take no Fail away, so failing more cannot help a candidate here.
+refuted on the pairs there are stays refuted. Where arms change places, Open rules that aren't about criteria are asked
+of each half too. No rule of the group Void looks at how the candidate answered, and those of the group Open that do
+(LongRequestsFailed, TokenSourcesDiffer, TPOTMissing, AnswerLengthsDiffer, a criterion's own outcome) take no Fail away,
+so failing more cannot help a candidate here.
 """
 
 from collections.abc import Callable, Iterable
@@ -51,9 +52,9 @@ from shadowrun_operator.judge.coverage import lacking_coverage
 from shadowrun_operator.judge.criteria import CriterionResult, Gap
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.figures import percent
-from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel, funnel
-from shadowrun_operator.judge.halves import halves_of
-from shadowrun_operator.judge.hard_drops import HardDrop, hard_drop
+from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel
+from shadowrun_operator.judge.halves import apart
+from shadowrun_operator.judge.hard_drops import hard_drop_by_halves
 from shadowrun_operator.judge.merge import Merged, inconsistencies
 from shadowrun_operator.judge.noise import noise
 from shadowrun_operator.judge.parity import cache_bias, order_bias
@@ -93,6 +94,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     def gating(self) -> tuple[CriterionResult, ...]:
         """Results of the criteria that take part in the verdict."""
         return tuple(r for r in self.results if not r.informational)
+
+
+Rule = Callable[[Case], Finding | None]
 
 
 def findings(case: Case) -> tuple[Finding, ...]:
@@ -186,7 +190,7 @@ def baseline_failed(case: Case) -> Finding | None:
     Arms that both fail everything are equal in every share, and would be no worse than each other.
     """
     named, scopes = {r.traffic_class for r in case.gating}, []
-    for counts in (case.funnel, *_funnels_of_halves(case)):
+    for counts in (case.funnel, *(half.funnel for half in apart(case.rules, case.evidence))):
         scopes.append(("the run" if counts is case.funnel else "one half", counts.arms, counts.pairs))
         scopes += [(f'class "{c.name}"', c.arms, c.pairs) for c in counts.classes if c.name in named]
     for said, arms, pairs in scopes:
@@ -202,8 +206,8 @@ def baseline_failed(case: Case) -> Finding | None:
 
 def half_missing(case: Case) -> Finding | None:
     """Whether arms that were to change places were compared before only: whatever was found may follow the node."""
-    _, second = halves_of(case.evidence)
-    if not case.rules.crossover or second.pairs:
+    halves = apart(case.rules, case.evidence)
+    if not halves or halves[1].evidence.pairs:
         return None
     message = f"The arms were to change places halfway: {case.evidence.pairs} pairs were counted before, none after."
     return Finding(group="Void", reason="HalfMissing", message=message)
@@ -217,7 +221,7 @@ def noisy_baseline(case: Case) -> Finding | None:
 
 def dropped_hard(case: Case) -> Finding | None:
     """Whether the candidate got rid of the long requests by failing them; `hard_drops` says when."""
-    found = _hard_drop(case)
+    found = hard_drop_by_halves(case.rules, case.evidence, case.funnel)
     if found is None or not found.proven:
         return None
     return Finding(group="Refuted", reason="DroppedHardRequests", message=found.message)
@@ -225,22 +229,10 @@ def dropped_hard(case: Case) -> Finding | None:
 
 def failed_long(case: Case) -> Finding | None:
     """Whether the candidate failed too much of the tokens in long requests, chance or not. It takes no Fail away."""
-    found = _hard_drop(case)
+    found = hard_drop_by_halves(case.rules, case.evidence, case.funnel)
     if found is None or found.proven:
         return None
     return Finding(group="Open", reason="LongRequestsFailed", message=found.message)
-
-
-def _hard_drop(case: Case) -> HardDrop | None:
-    """Where arms change places it is proven only if it is in each half: a node may have done it, and not the arm."""
-    rules, found = case.rules, hard_drop(case.rules, case.evidence, case.funnel)
-    if found is None or not found.proven or not rules.crossover:
-        return found
-    for half, counts in zip(halves_of(case.evidence), _funnels_of_halves(case), strict=True):
-        of_half = hard_drop(rules, half, counts)
-        if of_half is None or not of_half.proven:
-            return HardDrop(proven=False, message=f"{found.message} It isn't proven in each half by itself.")
-    return found
 
 
 def unequal_caches(case: Case) -> Finding | None:
@@ -253,17 +245,6 @@ def send_order(case: Case) -> Finding | None:
     """Whether the arms took turns in being sent to first. It never takes a Fail away."""
     found = order_bias(case.rules, case.evidence)
     return Finding(group="Open", reason="SendOrderBiased", message=found) if found else None
-
-
-def _funnels_of_halves(case: Case) -> tuple[Funnel, ...]:
-    """The funnel of each half; none where arms don't change places."""
-    rules = case.rules
-    if not rules.crossover:
-        return ()
-    return tuple(
-        funnel(half, rules.baseline, superset=rules.superset, external=rules.external)
-        for half in halves_of(case.evidence)
-    )
 
 
 def criterion_failed(case: Case) -> Finding | None:
@@ -312,7 +293,7 @@ def lengths_differ(case: Case) -> Finding | None:
     return Finding(group="Open", reason="AnswerLengthsDiffer", message=found) if found else None
 
 
-def too_flagged(reason: FlagReason, limit: float, word: str, sentence: str) -> Callable[[Case], Finding | None]:
+def too_flagged(reason: FlagReason, limit: float, word: str, sentence: str) -> Rule:
     """The rule for a flag that too large a share of the pairs carries, in the run or in a class that gates.
 
     It never takes a Fail away, so a candidate that brings the flag about gains nothing by it.
@@ -335,10 +316,27 @@ def too_flagged(reason: FlagReason, limit: float, word: str, sentence: str) -> C
                 return Finding(group="Open", reason=word, message=message)
         return None
 
-    return rule
+    return each_half(rule)
 
 
-def open_criterion(gap: Gap) -> Callable[[Case], Finding | None]:
+def each_half(rule: Rule) -> Rule:
+    """The rule asked of the whole and, where the arms change places, of each half too: the first objection counts.
+
+    For rules of the group Open only: an objection of the group Void to one half would take Fails away.
+    """
+
+    def of_all(case: Case) -> Finding | None:
+        found = rule(case)
+        for half in apart(case.rules, case.evidence) if found is None else ():
+            of_half = rule(msgspec.structs.replace(case, evidence=half.evidence, funnel=half.funnel))
+            if of_half is not None:
+                return msgspec.structs.replace(of_half, message=f"In the {half.name} half alone: {of_half.message}")
+        return found
+
+    return of_all
+
+
+def open_criterion(gap: Gap) -> Rule:
     """The rule for gating criteria that are open because of `gap`."""
 
     def rule(case: Case) -> Finding | None:
@@ -351,7 +349,7 @@ def open_criterion(gap: Gap) -> Callable[[Case], Finding | None]:
     return rule
 
 
-_RULES: tuple[Callable[[Case], Finding | None], ...] = (
+_RULES: tuple[Rule, ...] = (
     hardware_mismatch,
     no_evidence,
     evidence_missing,
@@ -363,8 +361,8 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
     unequal_caches,
     dropped_hard,
     criterion_failed,
-    evidence_lost,
-    low_coverage,
+    each_half(evidence_lost),
+    each_half(low_coverage),
     failed_long,
     too_flagged(
         FlagReason.LAGGED,
@@ -379,7 +377,7 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
         "ArmsOutOfStep",
         "reached the arms too far apart to have met the same moment",
     ),
-    send_order,
+    each_half(send_order),
     too_flagged(
         FlagReason.TOKEN_SOURCES_DIFFER,
         LOST_SHARE,
@@ -387,8 +385,8 @@ _RULES: tuple[Callable[[Case], Finding | None], ...] = (
         "have no equal time per token, because only one of the arms reported a number of tokens that can be believed,"
         " and an arm must not choose the answers it is judged by",
     ),
-    tpot_missing,
-    lengths_differ,
+    each_half(tpot_missing),
+    each_half(lengths_differ),
     open_criterion("HalvesDisagree"),
     open_criterion("TooFewPairs"),
     open_criterion("NoThreshold"),

@@ -1,4 +1,4 @@
-"""Outcomes of a run whose arms change places halfway: what holds must hold in each half by itself.
+"""A run whose arms change places halfway, by halves: what holds must hold in each half by itself.
 
 In the second half each arm stands where the other stood in the first, so a node that is slow works against either arm
 once. With `Pass` and `Fail` of a half as in `criteria`:
@@ -11,13 +11,17 @@ Every half is a run of its own with the same frozen limits, so nothing weighs on
 up for the other. A false Pass needs a false Pass of either half, and a false Fail one too, so neither is more frequent
 than without halves. The bounds said of the whole are the outer ones: they hold for the candidate's difference wherever
 the arms stand, hence for its mean over both places too. The price is that each half needs its pairs.
+
+Being a run of its own, a half must be as sound as one: `apart` has what rules about evidence are asked of. Which rules
+those are is said in `guards`; this module must not object to anything.
 """
 
 import msgspec
-from shadowrun_mirror.evidence import Window
+from shadowrun_mirror.evidence import CaptureWindow, Window
 
 from shadowrun_operator.judge.criteria import CriterionResult, Gap, judged
 from shadowrun_operator.judge.facts import Facts
+from shadowrun_operator.judge.funnel import Funnel, funnel
 from shadowrun_operator.judge.merge import SECOND_HALF, Merged
 from shadowrun_operator.judge.rules import Rules
 
@@ -34,10 +38,38 @@ def outcomes(rules: Rules, evidence: Merged, facts: Facts) -> tuple[CriterionRes
     return tuple(_joined(*results) for results in zip(whole, first, second, strict=True))
 
 
+class Half(msgspec.Struct, frozen=True, kw_only=True):
+    """One half as if it were the run; `name` is what people call it."""
+
+    name: str
+    evidence: Merged
+    funnel: Funnel
+
+
+def apart(rules: Rules, evidence: Merged) -> tuple[Half, ...]:
+    """Both halves with their funnels; none where the arms don't change places."""
+    if not rules.crossover:
+        return ()
+    return tuple(
+        Half(
+            name=name,
+            evidence=half,
+            funnel=funnel(half, rules.baseline, superset=rules.superset, external=rules.external),
+        )
+        for name, half in zip(("first", "second"), halves_of(evidence), strict=True)
+    )
+
+
 def halves_of(evidence: Merged) -> tuple[Merged, Merged]:
     """The evidence with either half as all that is counted; the second is empty until the arms have changed places."""
-    first, second = evidence.halves or (evidence.counted, Window(id=SECOND_HALF))
-    return msgspec.structs.replace(evidence, counted=first), msgspec.structs.replace(evidence, counted=second)
+    windows = evidence.halves or (evidence.counted, Window(id=SECOND_HALF))
+    captures = evidence.captures_of_halves or (evidence.capture, CaptureWindow())
+    stranded = evidence.stranded_of_halves or (evidence.stranded, {})
+    first, second = (
+        msgspec.structs.replace(evidence, counted=window, capture=copies, stranded=left)
+        for window, copies, left in zip(windows, captures, stranded, strict=True)
+    )
+    return first, second
 
 
 def _joined(whole: CriterionResult, first: CriterionResult, second: CriterionResult) -> CriterionResult:

@@ -20,6 +20,7 @@ from shadowrun_mirror.evidence import Amount, ClassEvidence
 
 from shadowrun_operator.judge.figures import percent
 from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel
+from shadowrun_operator.judge.halves import apart
 from shadowrun_operator.judge.merge import Merged, together
 from shadowrun_operator.judge.rules import Rules
 from shadowrun_operator.judge.sequence import least_score
@@ -103,6 +104,24 @@ def hard_drop(rules: Rules, evidence: Merged, funnel: Funnel) -> HardDrop | None
         message = f"The candidate failed long requests of {name}: {message} {said.sentence}"
         found.append(HardDrop(proven=False, message=message))
     return found[0] if found else None
+
+
+def hard_drop_by_halves(rules: Rules, evidence: Merged, funnel: Funnel) -> HardDrop | None:
+    """The same where arms may change places: then it is proven only if it is in the whole and in each half.
+
+    A node may have done what only one half shows, and not the arm. But what matters in one half is never silence: the
+    other half, in which nothing failed, must not hide it.
+    """
+    found, halves = hard_drop(rules, evidence, funnel), apart(rules, evidence)
+    if not halves:
+        return found
+    of_halves = [(half.name, hard_drop(rules, half.evidence, half.funnel)) for half in halves]
+    if found is None:
+        messages = [f"In the {name} half alone: {drop.message}" for name, drop in of_halves if drop is not None]
+        return HardDrop(proven=False, message=messages[0]) if messages else None
+    if found.proven and not all(drop is not None and drop.proven for _, drop in of_halves):
+        return HardDrop(proven=False, message=f"{found.message} It isn't proven in each half by itself.")
+    return found
 
 
 def matters(admitted: Count, ours: ArmCounts, base: ArmCounts) -> bool:

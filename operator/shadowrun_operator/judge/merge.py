@@ -19,6 +19,7 @@ from shadowrun_mirror.evidence import (
     LivePath,
     Source,
     Window,
+    added,
 )
 from shadowrun_mirror.histogram import Histogram
 
@@ -35,8 +36,8 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
     `missing` names the pods whose evidence was expected and could not be had. `calibration` is the later part of the
     warm-up, from which limits are taken (see `calibration_of`). `on` and `off` are customers' requests with copying on
     and in pauses, over all windows, as `lag` is that of the mirrors. Where arms change places halfway and some of the
-    second half is counted, `halves` has both apart; `warm_again` is when the first pair of the warm-up between them was
-    complete.
+    second half is counted, `halves` has both apart, and `captures_of_halves` and `stranded_of_halves` what is `capture`
+    and `stranded` of each; `warm_again` is when the first pair of the warm-up between them was complete.
     """
 
     final: bool
@@ -52,6 +53,8 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
     off: LivePath = msgspec.field(default_factory=LivePath)
     lag: Histogram = msgspec.field(default_factory=Histogram)
     halves: tuple[Window, ...] = ()
+    captures_of_halves: tuple[CaptureWindow, ...] = ()
+    stranded_of_halves: tuple[dict[str, Amount], ...] = ()
     warm_again: float | None = None
 
     @property
@@ -101,8 +104,8 @@ def merged(
     if len(runs) > 1:
         raise ValueError(f"evidence of {len(runs)} different runs cannot be merged")
     warm_up, first, second = Window(id=WARM_UP), Window(id=COUNTED), Window(id=SECOND_HALF)
-    capture = CaptureWindow()
-    stranded: dict[str, Amount] = {}
+    captured, captured_again = CaptureWindow(), CaptureWindow()
+    stranded: tuple[dict[str, Amount], dict[str, Amount]] = ({}, {})
     again: list[float] = []
     on, off, lag = LivePath(), LivePath(), Histogram()
     for key, snapshot in by_mirror.items():
@@ -119,20 +122,23 @@ def merged(
             else:
                 first = first.merged(window)
             if final or key in dead:
+                of_half = stranded[number == SECOND_HALF]
                 for name, of_class in window.classes.items():
-                    stranded[name] = stranded.get(name, Amount()) + of_class.in_flight
+                    of_half[name] = of_half.get(name, Amount()) + of_class.in_flight
     for copies in by_capture.values():
         for number, routed in sorted(copies.windows.items()):
             on, off = on.merged(routed.on), off.merged(routed.off)
-            if number not in (WARM_UP, SECOND_WARM_UP):
-                capture = capture.merged(routed)
+            if number == SECOND_HALF:
+                captured_again = captured_again.merged(routed)
+            elif number not in (WARM_UP, SECOND_WARM_UP):
+                captured = captured.merged(routed)
     return Merged(
         final=final,
         warm_up=warm_up,
         calibration=Window(id=WARM_UP) if warmed is None else calibration_of(warm_up, warmed),
         counted=first.merged(second) if second.classes else first,
-        capture=capture,
-        stranded=dict(sorted(stranded.items())),
+        capture=captured.merged(captured_again),
+        stranded=dict(sorted(added(*stranded).items())),
         mirrors=len(by_mirror),
         captures=len(by_capture),
         missing=tuple(sorted(missing)),
@@ -140,6 +146,8 @@ def merged(
         off=off,
         lag=lag,
         halves=(first, second) if second.classes else (),
+        captures_of_halves=(captured, captured_again) if second.classes else (),
+        stranded_of_halves=stranded if second.classes else (),
         warm_again=min(again, default=None),
     )
 

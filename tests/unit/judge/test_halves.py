@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from shadowrun_mirror.evidence import Window
+from shadowrun_mirror.evidence import Amount, Window
+from shadowrun_mirror.reasons import FlagReason
 from shadowrun_operator.judge import report as module
 from shadowrun_operator.judge.criteria import CriterionResult
 from shadowrun_operator.judge.facts import Facts
-from shadowrun_operator.judge.halves import halves_of, outcomes
-from shadowrun_operator.judge.merge import SECOND_HALF, SECOND_WARM_UP
+from shadowrun_operator.judge.halves import apart, halves_of, outcomes
+from shadowrun_operator.judge.merge import SECOND_HALF, SECOND_WARM_UP, identity, merged
 from shadowrun_operator.judge.report import Report, packed_report, unpacked_report
 from shadowrun_operator.judge.rules import Criterion, Rules
 from shadowrun_operator.judge.thresholds import indicators
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.verdict
 
 STAY = Rules(criteria=(NOT_SLOWER, NO_ERRORS))
 CROSS = msgspec.structs.replace(STAY, crossover=True)
+LENIENT = Rules(criteria=(msgspec.structs.replace(NO_ERRORS, margin=0.5),), crossover=True)
+"""So many failures are allowed that only what is unsound stands against a Pass."""
 Speed = Callable[[str], float]
 """How many times the usual time an arm's answers take on the node that it stands on."""
 
@@ -139,7 +142,9 @@ def test_a_node_that_fails_long_requests_is_not_taken_for_the_candidate() -> Non
     recorder = crossed(STAY, EQUAL, halves=(2400, 0), fails=long_ones_fail_on("B"))
     assert report_of(recorder, STAY).reason == "DroppedHardRequests"
     report = report_of(crossed(CROSS, EQUAL, fails=long_ones_fail_on("B")), CROSS)
-    assert (report.verdict, report.reason) == ("Inconclusive", "HalvesDisagree")
+    assert (report.verdict, report.reason) == ("Inconclusive", "LongRequestsFailed")
+    assert report.message.startswith("In the first half alone: The candidate failed the long requests of class ")
+    assert "HalvesDisagree" in {finding.reason for finding in report.findings}
 
 
 def test_long_requests_that_fail_in_one_half_only_forbid_a_pass_and_are_no_fail() -> None:
@@ -148,8 +153,7 @@ def test_long_requests_that_fail_in_one_half_only_forbid_a_pass_and_are_no_fail(
         of_class.failing.clear()
         of_class.arms["baseline"].failed.clear()
         of_class.arms["baseline"].completed = of_class.admitted
-    rules = msgspec.structs.replace(CROSS, criteria=(msgspec.structs.replace(NO_ERRORS, margin=0.5),))
-    report = report_of(recorder, rules)
+    report = report_of(recorder, LENIENT)
     assert (report.verdict, report.reason) == ("Inconclusive", "LongRequestsFailed")
     assert "It isn't proven in each half by itself." in report.message
 
@@ -164,6 +168,77 @@ def test_arms_that_both_fail_everything_in_one_half_are_not_equal_there() -> Non
     assert [half.outcome for half in report.criteria[0].halves] == ["Pass", "Pass"]
     assert (report.verdict, report.reason) == ("Inconclusive", "BaselineFailed")
     assert "600 of 600 pairs of one half" in report.message
+
+
+def test_a_candidate_that_fails_the_longest_in_one_half_only_does_not_pass() -> None:
+    """8 % of the tokens of the second half are 4 % of the run's, which alone would be overlooked."""
+    recorder = crossed(CROSS, EQUAL, halves=(1200, 1176))
+    for i in range(24):
+        times = {"baseline": 0.4, "candidate": math.inf}
+        recorder.pair(SECOND_HALF, 2_000_000 + 20 * i, times, size=15_000)
+    report = report_of(recorder, LENIENT)
+    assert (report.verdict, report.reason) == ("Inconclusive", "LongRequestsFailed")
+    assert report.message.startswith("In the second half alone: The candidate failed ")
+    assert all(finding.group == "Open" for finding in report.findings)
+
+
+@pytest.mark.parametrize(("number", "name"), [(1, "first"), (SECOND_HALF, "second")])
+@pytest.mark.parametrize(
+    ("flag", "reason"), [(FlagReason.LAGGED, "MirrorOverloaded"), (FlagReason.DISPATCH_SKEW, "ArmsOutOfStep")]
+)
+def test_a_half_whose_pairs_are_flagged_is_not_outweighed_by_the_other(
+    flag: FlagReason, reason: str, number: int, name: str
+) -> None:
+    recorder = crossed(CROSS, EQUAL)
+    recorder.windows[number].classes["default"].flagged[flag.value] = Amount(requests=420, bytes=420_000)
+    report = report_of(recorder, CROSS)
+    assert (report.verdict, report.reason) == ("Inconclusive", reason)
+    assert report.message.startswith(f"In the {name} half alone: 420 of 1200 pairs of the run (35.0%)")
+    assert report_of(recorder, STAY).verdict == "Pass", "17.5 % of the whole"
+
+
+def test_a_half_that_shed_too_much_is_not_made_up_for_by_a_longer_one() -> None:
+    recorder = crossed(CROSS, EQUAL, halves=(2100, 490))
+    recorder.drop(SECOND_HALF, "Shed", 210)
+    report = report_of(recorder, CROSS)
+    assert (report.verdict, report.reason) == ("Inconclusive", "LowCoverage")
+    assert report.message.startswith("In the second half alone: Only 70.0% of the selected requests of the run became")
+    assert report_of(recorder, STAY).verdict == "Pass", "92.5 % of the whole"
+
+
+def test_what_one_half_lost_is_held_against_what_that_half_selected() -> None:
+    recorder = crossed(CROSS, EQUAL)
+    assert report_of(recorder, CROSS).verdict == "Pass", "the other half's copies are not lost"
+    lost = recorder.merged(sampled=Amount(requests=18, bytes=72_000))
+    report = judge(CROSS, lost, facts(recorder))
+    assert (report.verdict, report.reason) == ("Inconclusive", "EvidenceLost")
+    assert report.message.startswith("In the first half alone: 18 of 1218 selected requests")
+    assert judge(STAY, lost, facts(recorder)).verdict == "Pass", "0.7 % of the whole"
+    assert judged_again(unpacked_report(*packed_report(report))) == report
+
+
+def test_an_unsound_half_takes_no_fail_away() -> None:
+    recorder = crossed(CROSS, EQUAL, gain=1.8)
+    recorder.windows[SECOND_HALF].classes["default"].flagged["Lagged"] = Amount(requests=420, bytes=420_000)
+    recorder.drop(SECOND_HALF, "Shed", 600)
+    report = report_of(recorder, CROSS)
+    assert (report.verdict, report.reason) == ("Fail", "CriterionFailed")
+    assert {"LowCoverage", "MirrorOverloaded"} <= {finding.reason for finding in report.findings}
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_what_died_in_one_half_is_no_loss_of_the_other(final: bool) -> None:
+    recorder = crossed(CROSS, EQUAL, halves=(300, 200))
+    of_class, one = recorder.windows[1].classes["default"], Amount(requests=7, bytes=7000)
+    of_class.received, of_class.admitted, of_class.in_flight = of_class.received + one, of_class.admitted + one, one
+    snapshot = recorder.evidence()
+    dead = () if final else (identity(snapshot.source),)
+    evidence = merged([snapshot], [recorder.capture()], dead=dead, final=final)
+    assert evidence.stranded["default"] == one
+    first, second = apart(CROSS, evidence)
+    assert first.funnel.dropped["MirrorLost"].requests == 7
+    assert not second.funnel.drops.requests
+    assert [half.funnel.selected.requests for half in (first, second)] == [307, 200]
 
 
 def test_the_bounds_of_the_whole_are_the_outer_ones_and_its_difference_the_mean_of_the_halves() -> None:
