@@ -300,11 +300,21 @@ class Runs:
         """
         selector = f"{names.RUN_LABEL}={name},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
         found = await self._listed(OWN_KINDS, (namespace,), selector)
-        found += await self._cluster.list_if_served(groups.KIND, namespace, selector=selector) or ()
+        found += await self._sets(namespace, selector)
         steps = abandoned_steps(found, time.time())
         await apply_steps(self._cluster, namespace, steps)
         await self._take_filters_out([item for item in found if item["kind"] == "Service"], set())
         return bool(steps)
+
+    async def _sets(self, namespace: str, selector: str) -> list[Manifest]:
+        """LeaderWorkerSets; none where the operator's role does not name them, for then it has made none."""
+        try:
+            return await self._cluster.list_if_served(groups.KIND, namespace, selector=selector) or []
+        except ApiRefusal as refusal:
+            if refusal.status != 403:
+                raise
+            log.warning("Whether runs left LeaderWorkerSets in %s is not known: %s", namespace, refusal)
+            return []
 
     def _ours(self, found: list[Manifest]) -> list[Manifest]:
         return [body for body in found if self.looks_after(body["metadata"]["namespace"])]

@@ -51,7 +51,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     `patch` is the difference between the pod templates of baseline and candidate, as text. `end_message` explains the
     end, for instance the reason somebody gave for stopping. `rates` says what the sampling rates were when copying
     began, and when they changed since; `watch` what was seen of customers; `changes` the history of the fields that may
-    change. `clocks`: by mirror pod, how many seconds its clock was ahead of the operator's, 0 where not much.
+    change. `clocks`: of the two mirror pods that were furthest apart in one look, how many seconds each one's clock was
+    ahead of the operator's then; {} where none were apart.
     """
 
     run: str

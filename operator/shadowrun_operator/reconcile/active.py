@@ -20,8 +20,14 @@ from shadowrun_operator.reconcile.arms import (
     candidate_steps,
     is_patched,
 )
-from shadowrun_operator.reconcile.clocks import clock_events, worst
-from shadowrun_operator.reconcile.crossover import change_message, change_steps, first_places, moved_on
+from shadowrun_operator.reconcile.clocks import clock_events, furthest_apart, worst
+from shadowrun_operator.reconcile.crossover import (
+    change_message,
+    change_steps,
+    first_places,
+    moved_on,
+    place_deadline,
+)
 from shadowrun_operator.reconcile.endings import deadlines, ending
 from shadowrun_operator.reconcile.finishing import begin_finishing
 from shadowrun_operator.reconcile.hardware import hardware_matches
@@ -100,7 +106,11 @@ def running(seen: Observation, record: RunRecord) -> Plan:
 def _renewed(seen: Observation, record: RunRecord, done: Progress) -> RunRecord:
     changes = noted(record.changes, seen.run.spec, seen.now)
     return msgspec.structs.replace(
-        renewed(record, done), changes=changes, clocks=worst(record, seen), restarts=counted(record, seen)
+        renewed(record, done),
+        changes=changes,
+        clocks=worst(record, seen),
+        apart=furthest_apart(record, seen),
+        restarts=counted(record, seen),
     )
 
 
@@ -155,7 +165,7 @@ def _steady(seen: Observation, record: RunRecord, done: Progress, phase: Phase, 
         *arm_access_steps(seen, record),
         *(_ledger_steps(seen, record) if phase == "WarmingUp" else []),
         *(filter_steps(seen, copying=config.copying) if told else []),
-        *change_steps(seen, record, done, told=push is None),
+        *change_steps(seen, record, done),
     ]
     status = with_progress(status_of(seen, phase, message, record=record), done)
     return Plan(
@@ -283,7 +293,9 @@ def _preparing_message(seen: Observation) -> str:
 def _running_message(seen: Observation, record: RunRecord, done: Progress) -> str:
     paused = pause(seen.run.spec, seen.now)
     if paused is not None:
-        return f"{paused.message}; {done.pairs} pairs counted."
+        latest = place_deadline(seen, done)
+        until = "" if latest is None else f" The second half has to begin before {times.written(latest)}."
+        return f"{paused.message}; {done.pairs} pairs counted.{until}"
     if done.first_counted is None:
         return "Counting has begun; no pair is complete yet."
     end, change = done.first_counted + seen.run.spec.duration.seconds, change_message(seen, record, done)

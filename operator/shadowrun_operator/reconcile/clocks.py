@@ -1,7 +1,8 @@
 """What of a run depends on the clocks of several machines, and how far they are off the operator's. Pure.
 
-Replicas stamp what they count by clocks of their own. Two things follow here: no instant that a replica gives moves an
-end of the run (`began`), and a clock that is off is said.
+Replicas stamp what they count by clocks of their own. Three things follow here: no instant that a replica gives moves
+an end of the run (`began`), a clock that is off is said, and mirrors whose clocks are apart are written down for the
+judge. No two mirrors may be compared by different looks: the operator's own clock may have been set in between.
 """
 
 from collections.abc import Mapping
@@ -37,6 +38,21 @@ def worst(record: RunRecord, seen: Observation) -> dict[str, float]:
         if abs(off) > max(ALLOWED_S, 2 * abs(found.get(pod.name, 0.0))):
             found[pod.name] = round(off, 1)
     return found
+
+
+def furthest_apart(record: RunRecord, seen: Observation) -> dict[str, float]:
+    """The two mirrors whose clocks were furthest apart in one look, each with how far it was off then; {} where none.
+
+    What the operator's own clock is off is in both alike. Renewed as seldom as `worst`.
+    """
+    off = {pod.name: seen.clocks.get(pod.uid, 0.0) for pod in seen.pods_of(names.MIRROR) if pod.uid in seen.read}
+    if _spread(off) <= max(ALLOWED_S, 2 * _spread(record.apart)):
+        return record.apart
+    return {pod: off[pod] for pod in (min(off, key=off.__getitem__), max(off, key=off.__getitem__))}
+
+
+def _spread(off: Mapping[str, float]) -> float:
+    return max(off.values(), default=0.0) - min(off.values(), default=0.0)
 
 
 def clock_events(before: Mapping[str, float], now: Mapping[str, float]) -> tuple[Event, ...]:

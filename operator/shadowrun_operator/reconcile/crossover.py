@@ -1,16 +1,19 @@
 """Arms that change places halfway, as `hardware.crossover` asks: when, whereto, and how far they have come. Pure.
 
-For half of the duration every arm stands where it was put first. Then copying pauses; once all that was copied is
-counted, baseline and candidate go, and are made anew on each other's nodes; they get warm again, uncounted; and then
-the second half counts. The clock of the run goes on meanwhile, as it does when copying is paused by hand.
-The control stays where it is.
+For half of the duration every arm stands where it was put first. Then copying pauses; once every mirror has stopped and
+all that was copied is counted, baseline and candidate go, and are made anew on each other's nodes; they get warm again,
+uncounted; and then the second half counts. The clock of the run goes on meanwhile, as it does when copying is paused by
+hand. The control stays where it is. No arm may be moved, however long it takes, while a mirror may still count for the
+first half.
 """
 
 import msgspec
+from shadowrun_mirror.evidence import Evidence
 
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.placement import pinned_to
 from shadowrun_operator.reconcile import times
+from shadowrun_operator.reconcile.acceptance import refused_patch
 from shadowrun_operator.reconcile.arms import arm_identities, arm_steps, candidate_steps, is_patched
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.plan import Delete, Event, Step
@@ -82,17 +85,16 @@ def moved_on(seen: Observation, record: RunRecord, done: Progress) -> tuple[RunR
     return _with(record, second_half=seen.now), Event("Normal", "CountingStarted", "The second half counts.")
 
 
-def change_steps(seen: Observation, record: RunRecord, done: Progress, *, told: bool) -> list[Step]:
+def change_steps(seen: Observation, record: RunRecord, done: Progress) -> list[Step]:
     """What brings the arms to each other's nodes, one stage after another; each may be repeated.
 
-    `told`: every mirror knows that nothing is copied. No new pod is asked for before the last old one has left its
-    node, accelerator and all.
+    No new pod is asked for before the last old one has left its node, accelerator and all.
     """
-    if not record.changing_places:
+    if not record.changing_places or _unstopped(seen):
         return []
     old = [arm for arm in ARMS if seen.object("Deployment", arm) is not None and not _is_moved(seen, record, arm)]
     if old:
-        ready = settled(seen, done, record.changed_at, told=told)
+        ready = settled(seen, done, record.changed_at, told=True)
         return [Delete("Deployment", names.object_name(seen.run.name, arm)) for arm in old] if ready else []
     if any(pod.component in ARMS and pod.node and pod.node not in record.places[pod.component] for pod in seen.pods):
         return []
@@ -109,13 +111,44 @@ def change_message(seen: Observation, record: RunRecord, done: Progress) -> str:
     if not record.changing_places:
         since = "" if done.rewarming_since is not None else " Nothing has been copied to them yet."
         return f"The arms have changed places and get warm again for {seen.run.spec.arms.warmup.duration}.{since}"
+    unstopped = _unstopped(seen)
+    if unstopped:
+        return f"The arms change places once these are known to have stopped copying: {', '.join(unstopped)}."
     waiting = [arm for arm in ARMS if not _is_moved(seen, record, arm) or not seen.all_ready(arm)]
-    return f"The arms change places; waiting for {', '.join(waiting)}."
+    refused = refused_patch(seen)
+    why = "" if refused is None else f" {refused.message}"
+    return f"The arms change places; waiting for {', '.join(waiting)}.{why}"
+
+
+def pause_message(seen: Observation, record: RunRecord) -> str:
+    """That time paused by hand counts, where some of it has passed since the arms were told to change; else ""."""
+    since = (c for c in record.changes if c.field == "spec.suspend" and c.at >= record.changed_at)
+    paused = seen.run.spec.suspend or any(since)
+    return " Time that is paused by spec.suspend counts." if paused else ""
+
+
+def _unstopped(seen: Observation) -> tuple[str, ...]:
+    """The mirrors that may still count for the first half: not known to have stopped, with nothing in flight.
+
+    One that is gone, or is leaving and takes nothing new, is not among them; one that starts is until it was read.
+    """
+    config = seen.config
+    told = None if config is None or config.copying else config.version
+    idle = {
+        uid
+        for uid, mirror in seen.books.newest_mirrors().items()
+        if told is not None and mirror.config_version >= told and not _in_flight(mirror)
+    }
+    return tuple(pod.name for pod in seen.pods_of(names.MIRROR) if pod.address and pod.uid not in idle)
+
+
+def _in_flight(mirror: Evidence) -> bool:
+    return any(c.in_flight.requests for window in mirror.windows.values() for c in window.classes.values())
 
 
 def _all_in_place(seen: Observation, record: RunRecord) -> bool:
     ready = all(_is_moved(seen, record, arm) and seen.all_ready(arm) for arm in ARMS)
-    return ready and is_patched(seen, record)
+    return ready and is_patched(seen, record) and not _unstopped(seen)
 
 
 def _is_moved(seen: Observation, record: RunRecord, arm: str) -> bool:

@@ -36,14 +36,8 @@ def facts_of(seen: Observation, record: RunRecord, started: float | None) -> Fac
         rates=record.pace.changes,
         watch=record.watch,
         changes=record.changes,
-        clocks=_mirror_clocks(seen, record),
+        clocks=record.apart,
     )
-
-
-def _mirror_clocks(seen: Observation, record: RunRecord) -> dict[str, float]:
-    """Of every mirror pod that counted."""
-    pods = sorted({evidence.source.pod for evidence in seen.books.mirrors.values()})
-    return {pod: record.clocks.get(pod, 0.0) for pod in pods}
 
 
 def _running_images(seen: Observation, component: str) -> str:

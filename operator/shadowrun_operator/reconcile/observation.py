@@ -177,9 +177,12 @@ class Observation:
         if workload is None:
             return False
         wanted, status = workload["spec"].get("replicas", 1), workload.get("status", {})
+        generation = workload["metadata"].get("generation", 0)
+        # The status of a LeaderWorkerSet says it only since LWS 0.9; a set of ours is never changed once it is made.
+        observed = status.get("observedGeneration", generation if self.grouped else 0)
         return bool(
             wanted > 0
-            and status.get("observedGeneration", 0) >= workload["metadata"].get("generation", 0)
+            and observed >= generation
             and status.get("updatedReplicas", 0) >= wanted
             and status.get("readyReplicas", 0) >= wanted
         )

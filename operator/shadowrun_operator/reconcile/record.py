@@ -50,6 +50,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[SpecChange, ...] = ()  # of the spec, since copying began (`reconcile.history`)
     watch: Watch | None = None  # what was seen of customers with and without copying
     clocks: dict[str, float] = {}  # by pod: how far its clock was found off (`reconcile.clocks`)
+    apart: dict[str, float] = {}  # the same of the two mirrors that were furthest apart in one look
     restarts: dict[str, int] = {}  # how often containers were started anew (`reconcile.restarts`)
     standings: dict[str, Standing] = {}  # since when each criterion, and the verdict (""), has been decided as it is
     ended_at: float = 0.0

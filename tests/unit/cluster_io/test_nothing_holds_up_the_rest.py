@@ -11,7 +11,7 @@ from shadowrun_operator.cluster.memory import Memory
 from shadowrun_operator.cluster.observe import observe
 from shadowrun_operator.cluster.replicas import Answer
 from shadowrun_operator.cluster.runs import SWEEP_S, Runs
-from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests import groups, names
 from shadowrun_operator.manifests.route import claim_of
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.kept import HOPELESS_S
@@ -211,6 +211,22 @@ async def test_a_hopeless_run_that_cannot_be_taken_down_keeps_no_orphan_waiting(
     await runs.sweep()
     assert ("Secret", "inference", "s") in cluster.objects
     assert _selects_primary(cluster, "a")
+    await runs.close()
+
+
+async def test_an_unreadable_run_ends_though_nobody_may_ask_for_leader_worker_sets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Under a role from before the operator knew them."""
+    cluster = with_gateway()
+    runs = runs_on(cluster)
+    await passed(cluster, runs, 7)
+    cluster.forbidden["list", groups.KIND] = FORBIDDEN
+    body(cluster)["spec"] |= {"duration": "a while", "stop": {"reason": "enough"}}
+    for _ in range(3):
+        await runs.pass_once("inference", "x")
+    assert (status(cluster)["phase"], cluster.names("Deployment")) == ("Complete", ["chat"])
+    assert "Whether runs left LeaderWorkerSets in inference is not known" in caplog.text
     await runs.close()
 
 

@@ -93,6 +93,43 @@ def test_of_several_mirrors_with_clocks_apart_no_verdict_follows(off: float, ver
         assert "The clock of mirror-1 was 45 s ahead of that of mirror-0" in status["message"]
 
 
+def judged_on_the_clocks_of(world: World) -> bool:
+    """Whether the verdict, once there is one, is that the mirrors' clocks were apart."""
+    world.until("Complete")
+    return bool(world.body["status"]["reason"] == "ClocksApart")
+
+
+def test_mirrors_that_are_each_off_a_little_are_apart() -> None:
+    world = World.with_spec(mirror={"replicas": 2})
+    world.ahead |= {"mirror-0": -1.0, "mirror-1": 1.0}
+    assert judged_on_the_clocks_of(world)
+    assert "The clock of mirror-1 was 2 s ahead of that of mirror-0" in world.body["status"]["message"]
+    assert "ClockOff" not in world.events, "neither is off by more than is allowed"
+
+
+def test_an_operator_whose_clock_is_set_right_tells_no_mirrors_apart() -> None:
+    world = World.with_spec(mirror={"replicas": 2})
+    world.silent.add("mirror-1")
+    world.ahead["mirror-0"] = 5.0  # as an operator 5 s behind sees it
+    world.until("WarmingUp")
+    world.turn()
+    assert "ClockOff" in world.events
+    world.ahead.clear()
+    world.silent.clear()
+    assert not judged_on_the_clocks_of(world)
+
+
+def test_an_operator_whose_clock_drifts_tells_no_mirrors_apart() -> None:
+    world = World.with_spec(mirror={"replicas": 2})
+    for look in range(400):
+        world.ahead |= dict.fromkeys(("mirror-0", "mirror-1"), look * 0.1)
+        if world.phase == "Complete":
+            break
+        world.turn()
+    assert "ClockOff" in world.events
+    assert not judged_on_the_clocks_of(world)
+
+
 def test_a_clock_that_drifts_off_is_written_down_at_every_doubling() -> None:
     world = World.with_spec(duration="10m")
     world.until("Running")
@@ -101,9 +138,24 @@ def test_a_clock_that_drifts_off_is_written_down_at_every_doubling() -> None:
         world.ahead["mirror-0"] = look * LOOK_S
         world.turn()
         assert world.record is not None
+        assert world.record.apart == {}, "there is one mirror alone"
         written.append(world.record.clocks.get("mirror-0", 0.0))
     assert len(set(written)) <= 9
     assert all(off >= at * LOOK_S / 2 for at, off in enumerate(written))
+
+
+def test_mirrors_that_drift_apart_are_written_down_at_every_doubling() -> None:
+    world = World.with_spec(duration="10m", mirror={"replicas": 3})
+    world.until("Running")
+    written = set()
+    for look in range(100):
+        world.ahead["mirror-1"] = -look * LOOK_S
+        world.turn()
+        assert world.record is not None
+        written.add(tuple(world.record.apart.items()))
+        assert world.record.apart.get("mirror-1", 0.0) <= -look * LOOK_S / 2
+        assert len(world.record.apart) in (0, 2)
+    assert len(written) <= 9
 
 
 def test_what_is_known_of_clocks_outlives_the_operator() -> None:
@@ -123,7 +175,7 @@ def test_a_record_of_an_operator_that_did_not_look_at_clocks_is_read() -> None:
     world = World.with_spec()
     world.until("Running")
     kept = msgspec.json.decode(msgspec.json.encode(world.record), type=dict)
-    new = ("warming_since", "told_to_count", "counting_since", "clocks", "restarts")
+    new = ("warming_since", "told_to_count", "counting_since", "clocks", "apart", "restarts")
     old = msgspec.json.encode({key: value for key, value in kept.items() if key not in new})
     world.record = msgspec.json.decode(old, type=RunRecord)
     world.until("Complete")

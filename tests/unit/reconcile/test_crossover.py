@@ -46,6 +46,18 @@ def until_gone(world: World) -> None:
         world.turn()
 
 
+def uids(world: World) -> set[str]:
+    """Which Deployments the arms are now."""
+    found = (world.objects.get(("Deployment", f"x-{arm}")) for arm in ("baseline", "candidate"))
+    return {item["metadata"]["uid"] for item in found if item is not None}
+
+
+def half_over(world: World) -> float:
+    """When the arms are to change places; never before the first pair has counted."""
+    since = record_of(world).counting_since
+    return since + world.run.spec.duration.seconds / 2 if since else float("inf")
+
+
 def reasons(world: World, kind: str) -> str:
     """The reason of a condition."""
     return next(str(c["reason"]) for c in world.body["status"]["conditions"] if c["type"] == kind)
@@ -241,6 +253,108 @@ def test_a_pause_by_hand_while_arms_change_places_changes_nothing_but_the_time()
     world.body["spec"]["suspend"] = False
     world.until("Complete")
     assert world.body["status"]["verdict"] == "Pass", world.body["status"]["message"]
+
+
+def test_no_arm_is_moved_while_a_mirror_that_does_not_answer_still_counts_for_the_first_half() -> None:
+    world = crossing(duration="20m", admission={"timeout": "10s"})
+    until_window(world, COUNTED)
+    for _ in range(5):
+        world.turn()
+    before = uids(world)
+    world.silent = {"mirror-0"}
+    while world.phase == "Running":
+        assert uids(world) == before
+        assert world.mirror is not None
+        assert (world.mirror.window, world.mirror.copying) == (COUNTED, True)
+        world.turn()
+    assert record_of(world).changed_at > 0
+    world.until("Complete")
+    status = world.body["status"]
+    assert (status["verdict"], status["endReason"]) == ("Inconclusive", "CrossoverFailed")
+    assert "once these are known to have stopped copying: mirror-0" in record_of(world).end_message
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_the_arms_are_moved_once_the_mirror_answers_or_another_has_taken_its_place(replaced: bool) -> None:
+    world = crossing()
+    until_window(world, COUNTED)
+    world.turn()
+    before = uids(world)
+    world.silent = {"mirror-0"}
+    until_window(world, SECOND_WARM_UP)
+    for _ in range(20):
+        world.turn()
+    assert uids(world) == before
+    if replaced:
+        world.kill("mirror-0")
+    world.silent.clear()
+    until_window(world, SECOND_HALF)
+    assert not uids(world) & before
+    assert world.body["status"]["phase"] == "Running"
+
+
+def test_what_a_mirror_still_has_in_flight_ends_before_the_arms_go() -> None:
+    world = crossing(mirror={"replicas": 2})
+    world.nodes["node3"] = "H200"
+    until_window(world, SECOND_WARM_UP)
+    before = uids(world)
+    for _ in range(15):
+        world.turn()
+    assert uids(world) == before, "one copy in the second mirror never ends"
+    assert "known to have stopped copying: mirror-1." in world.body["status"]["message"]
+    world.kill("mirror-1")
+    until_window(world, SECOND_HALF)
+    assert not uids(world) & before
+
+
+def test_mirrors_are_told_before_the_arms_go_however_long_the_api_server_refused_to_store_it() -> None:
+    world = crossing()
+    until_window(world, COUNTED)
+    while not record_of(world).changed_at:
+        world.turn(limit=1 if world.observe().now >= half_over(world) else None)
+    before = uids(world)
+    for _ in range(20):
+        world.turn(limit=0)
+    assert world.mirror is not None
+    assert world.mirror.copying
+    plan = world.turn()
+    assert plan.push is not None
+    assert uids(world) == before
+    until_window(world, SECOND_HALF)
+    assert not uids(world) & before
+
+
+@pytest.mark.parametrize("turns", [10, 40])
+def test_time_that_is_paused_by_hand_counts_against_the_second_half_and_the_message_says_so(turns: int) -> None:
+    world = crossing(startDeadline="1m")
+    until_window(world, SECOND_WARM_UP)
+    world.body["spec"]["suspend"] = True
+    world.turn()
+    latest = times.written(record_of(world).changed_at + 60)
+    assert f"The second half has to begin before {latest}" in world.body["status"]["message"]
+    for _ in range(turns):
+        world.turn(seconds=5.0)
+    world.body["spec"]["suspend"] = False
+    world.until("Complete")
+    status = world.body["status"]
+    assert (status["verdict"], status["endReason"]) == ("Inconclusive", "CrossoverFailed")
+    assert "Time that is paused by spec.suspend counts." in record_of(world).end_message
+
+
+def test_a_refusal_of_the_patch_in_the_second_half_is_said_and_ends_the_run_in_time() -> None:
+    world = crossing(startDeadline="1m")
+    until_window(world, SECOND_WARM_UP)
+    world.refuse = "denied by policy"
+    until_gone(world)
+    for _ in range(4):
+        world.turn()
+    said = "The API server refused spec.arms.candidate.patch: denied by policy"
+    assert said in world.body["status"]["message"]
+    world.until("Complete")
+    status = world.body["status"]
+    assert (status["verdict"], status["endReason"]) == ("Inconclusive", "CrossoverFailed")
+    assert said in record_of(world).end_message
+    assert "spec.suspend" not in record_of(world).end_message
 
 
 def test_the_operator_may_die_between_any_two_actions_of_the_change() -> None:

@@ -70,6 +70,19 @@ def test_a_life_of_groups_from_drafts_to_a_verdict_leaves_nothing(leader: bool) 
     assert {name for kind, name in world.objects if kind == "Service"} == {"chat-shadowed"}
 
 
+def test_a_set_is_ready_by_its_replicas_where_its_status_says_no_generation() -> None:
+    """As that of LWS before 0.9."""
+    world = _world()
+    world.until("Running")
+    status = _set(world, "baseline")["status"]
+    status["observedGeneration"] -= 1
+    assert not world.observe().all_ready("baseline")
+    del status["observedGeneration"]
+    assert world.observe().all_ready("baseline")
+    status["readyReplicas"] -= 1
+    assert not world.observe().all_ready("baseline")
+
+
 def test_the_candidate_s_pods_are_patched_before_there_is_any() -> None:
     world = _world(leader=True)
     world.turn()

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from shadowrun_operator.api.conditions import EndReason
-from shadowrun_operator.reconcile.crossover import change_message, misplaced, place_deadline
+from shadowrun_operator.reconcile.crossover import change_message, misplaced, pause_message, place_deadline
 from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.progress import Progress
 
@@ -22,4 +22,5 @@ class CrossoverFailed:
             return None
         state = change_message(seen, record, done) or "No pair of the second half has ended."
         why = next((f" {pod.component}: {pod.waiting}" for pod in seen.pods if pod.waiting), "")
-        return f"The second half did not begin within startDeadline {seen.run.spec.start_deadline}. {state}{why}"
+        late = f"The second half did not begin within startDeadline {seen.run.spec.start_deadline}."
+        return f"{late}{pause_message(seen, record)} {state}{why}"
