@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.funnel import assert_status_adds_up
-from tests.e2e.world import World, condition, condition_message, shadow_run
+from tests.e2e.world import World, condition, condition_message, env_patch, shadow_run, without_device
 
 pytestmark = [pytest.mark.verdict, pytest.mark.e2e]
 
@@ -25,7 +25,13 @@ def stages(world: World) -> dict[str, dict[str, Any]]:
     pool = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     world.apply(
         shadow_run("moved", duration="4m", hardware=HARDWARE | {"nodeSelector": pool}),
-        shadow_run("crowded", primary="chat-two", startDeadline="40s", hardware=HARDWARE | {"nodeSelector": ONE_NODE}),
+        shadow_run(
+            "crowded",
+            primary="chat-two",
+            startDeadline="40s",
+            hardware=HARDWARE | {"nodeSelector": ONE_NODE},
+            arms={"template": {"podTemplate": without_device()}, "candidate": {"patch": env_patch(SPEED="2")}},
+        ),
     )
     world.serve_customers()
     return {
@@ -72,5 +78,5 @@ def test_customers_notice_nothing(world: World, stages: dict[str, dict[str, Any]
 
 def test_arms_never_share_a_node(stages: dict[str, dict[str, Any]]) -> None:
     status = stages["crowded"]
-    assert (status["verdict"], status["endReason"]) == ("Inconclusive", "StartDeadlineExceeded")
-    assert "anti-affinity" in status["message"], condition_message(status, "ArmsReady")
+    assert (status["verdict"], status["endReason"]) == ("Inconclusive", "StartDeadlineExceeded"), status["message"]
+    assert "anti-affinity" in status["message"], (status["message"], condition_message(status, "ArmsReady"))

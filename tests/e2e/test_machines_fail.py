@@ -23,9 +23,9 @@ from tests.e2e.world import (
     condition_message,
     condition_reason,
     env_patch,
-    primary,
     shadow_run,
     shadowed,
+    without_device,
 )
 
 pytestmark = [pytest.mark.operator, pytest.mark.e2e]
@@ -37,13 +37,6 @@ HOG = "import os; kept = os.memfd_create('x'); [os.write(kept, bytes(1 << 20)) f
 CLOCK = "import time; right = time.time; time.time = lambda: right() - 3600"
 """Puts the clock of a Python process an hour back."""
 DEVICE = "example.com/device"
-
-
-def pod_template() -> Manifest:
-    """The primary's pods without a device."""
-    template: Manifest = primary("chat")[0]["spec"]["template"]
-    del template["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
-    return template
 
 
 def one_pod_before(primary: str) -> Manifest:
@@ -64,7 +57,7 @@ def never_starts(name: str, candidate: Manifest, template: Manifest | None = Non
 
 def cut_off() -> Manifest:
     """A run whose candidate alone goes to the spare node."""
-    template = pod_template()
+    template = without_device()
     template["spec"]["tolerations"] = [{"key": spare.TAINT, "operator": "Exists"}]
     template["spec"]["nodeSelector"] = {"topology.kubernetes.io/region": "local"}
     there = {"spec": {"nodeSelector": {"topology.kubernetes.io/region": spare.SPARE.region}}}
@@ -103,7 +96,7 @@ def doomed(installed: Cluster) -> Iterator[World]:
 @pytest.fixture(scope="module", autouse=True)
 def started(world: World, doomed: World) -> None:
     """All that need no machine of their own."""
-    needy = pod_template()
+    needy = without_device()
     needy["spec"]["containers"][0]["resources"]["limits"][DEVICE] = "1"
     quota = {"hard": {f"requests.{DEVICE}": "0"}}
     world.add_primaries(*PRIMARIES[1:])

@@ -283,6 +283,13 @@ def primary(name: str) -> list[Manifest]:
     ]
 
 
+def without_device() -> Manifest:
+    """A primary's pods without an accelerator, of which other runs may have the last."""
+    template: Manifest = primary("chat")[0]["spec"]["template"]
+    del template["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
+    return template
+
+
 def customers_name(primary: str, connection: str) -> str:
     """Name of the Deployment of customers of a primary who keep their connections, or close each."""
     return f"{primary}-customers-{connection}"
