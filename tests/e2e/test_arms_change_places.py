@@ -30,7 +30,11 @@ def stages(world: World) -> dict[str, dict[str, Any]]:
             primary="chat-two",
             startDeadline="40s",
             hardware=HARDWARE | {"nodeSelector": ONE_NODE},
-            arms={"template": {"podTemplate": without_device()}, "candidate": {"patch": env_patch(SPEED="2")}},
+            arms={
+                "template": {"podTemplate": without_device()},
+                "candidate": {"patch": env_patch(SPEED="2")},
+                "warmup": {"duration": "4s", "requests": 30},
+            },
         ),
     )
     world.serve_customers()
