@@ -12,7 +12,7 @@ from tests.cluster.base import Cluster
 from tests.cluster.plugin import RunOnce
 from tests.e2e.conftest import own_namespaces, world_with_operator
 from tests.e2e.funnel import assert_status_adds_up
-from tests.e2e.world import World, condition, shadow_run
+from tests.e2e.world import Manifest, World, condition, shadow_run
 
 pytestmark = [pytest.mark.operator, pytest.mark.e2e]
 
@@ -47,13 +47,36 @@ def world(installed: Cluster, once: RunOnce, forsaken: World) -> Iterator[World]
         yield one
 
 
-def test_an_operator_killed_while_a_run_is_counting_goes_on_and_counts_nothing_twice(world: World) -> None:
-    world.running("operator-killed")
-    world.running("mirror-killed")  # one that still warms up would lose what isn't counted
-    before = world.status("operator-killed")
-    world.of_operator("delete", "pod", "-l", world.release.operator_pods, "--grace-period=0", "--force")
+@pytest.fixture(scope="module")
+def killed(world: World) -> dict[str, Manifest]:
+    """What each run said when its process was killed, which is as soon as it counts: either may be the first.
+
+    One that still warms up would lose what isn't counted.
+    """
     mirrors = "shadowrun.dev/run=mirror-killed,shadowrun.dev/component=mirror"
-    world.kubectl("delete", "pod", "-l", mirrors, "--grace-period=0", "--force")
+    at_once = ("--grace-period=0", "--force")
+    deaths = {
+        "operator-killed": lambda: world.of_operator("delete", "pod", "-l", world.release.operator_pods, *at_once),
+        "mirror-killed": lambda: world.kubectl("delete", "pod", "-l", mirrors, *at_once),
+    }
+    before: dict[str, Manifest] = {}
+
+    def all_killed() -> bool:
+        for name in deaths.keys() - before.keys():
+            status = world.status(name)
+            if status.get("phase") == "Running" and status.get("pairs", 0) > 15:
+                before[name] = status
+                deaths[name]()
+        return before.keys() == deaths.keys()
+
+    world.until("both runs count", all_killed, 200)
+    return before
+
+
+def test_an_operator_killed_while_a_run_is_counting_goes_on_and_counts_nothing_twice(
+    world: World, killed: dict[str, Manifest]
+) -> None:
+    before = killed["operator-killed"]
     status = world.wait_complete("operator-killed", 240)
     assert status["endReason"] == "DurationReached", status["message"]
     assert status["verdict"] != "Fail", "an operator's death says nothing about the candidate"
@@ -63,7 +86,7 @@ def test_an_operator_killed_while_a_run_is_counting_goes_on_and_counts_nothing_t
     assert status["funnel"]["requests"]["seen"] <= world.customers().sent, "counted twice"
 
 
-def test_a_killed_mirror_is_a_counted_loss(world: World) -> None:
+def test_a_killed_mirror_is_a_counted_loss(world: World, killed: dict[str, Manifest]) -> None:
     status = world.wait_complete("mirror-killed", 240)
     assert_status_adds_up(status)
     lost = {loss["reason"]: loss["requests"] for loss in status["dropped"]}
