@@ -101,7 +101,7 @@ def test_a_run_ends_by_itself_without_the_operator(forsaken: World) -> None:
     forsaken.until("the expiry", lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) > expiry, 300)
     mirror = forsaken.all("pods", f"{ours}=mirror")[0]["metadata"]["name"]  # without an operator nothing is removed
     forsaken.until("the mirror says it", lambda: "expired" in forsaken.kubectl("logs", mirror), 30)
-    assert len(forsaken.all("pods", f"{ours}=capture")) == 2, "customers are still served by capture"
+    assert len(forsaken.all("pods", f"{ours}=capture")) == 1, "customers are still served by capture"
     forsaken.scale_operator(1)
     status = forsaken.wait_complete("expired", 120)
     assert (status["verdict"], status["endReason"]) == ("Inconclusive", "Expired"), status["message"]

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.e2e.funnel import assert_status_adds_up
-from tests.e2e.world import World, condition, shadow_run
+from tests.e2e.world import World, capture_before, condition, shadow_run
 
 pytestmark = [pytest.mark.path, pytest.mark.e2e]
 
@@ -22,7 +22,7 @@ def passed(world: World) -> dict[str, object]:
 
     A machine that was too busy for exact stamps says so, and whoever asked tries again.
     """
-    world.apply(run := shadow_run("faster", duration="45s"))
+    world.apply(run := shadow_run("faster", duration="45s", capture=capture_before("chat", 2)))
     for connection in CONNECTIONS:
         world.serve_customers(rate=3, connection=connection)
     for _ in range(TRIES - 1):
@@ -110,7 +110,9 @@ def test_the_report_shows_what_differed_between_the_arms(world: World, passed: d
 
 
 def test_a_run_deleted_while_it_runs_leaves_customers_served(world: World, passed: dict[str, object]) -> None:
-    world.apply(shadow_run("deleted", duration="10m", endConditions={"minDuration": "5m"}))
+    world.apply(
+        shadow_run("deleted", duration="10m", capture=capture_before("chat", 2), endConditions={"minDuration": "5m"})
+    )
     world.wait("deleted", "counted pair", lambda s: s.get("phase") == "Running" and s.get("pairs", 0) > 0, 150)
     arms = {p["metadata"]["name"] for p in world.all("pods", "shadowrun.dev/component in (baseline,candidate)")}
     assert len(arms) == 2

@@ -24,7 +24,6 @@ from tests.e2e.world import (
     condition_reason,
     env_patch,
     shadow_run,
-    shadowed,
     without_device,
 )
 
@@ -37,11 +36,6 @@ HOG = "import os; kept = os.memfd_create('x'); [os.write(kept, bytes(1 << 20)) f
 CLOCK = "import time; right = time.time; time.time = lambda: right() - 3600"
 """Puts the clock of a Python process an hour back."""
 DEVICE = "example.com/device"
-
-
-def one_pod_before(primary: str) -> Manifest:
-    """Capture that takes little of the nodes' processors, for many runs go on at once."""
-    return {"proxy": {"serviceName": shadowed(primary), "replicas": 1}}
 
 
 def never_starts(name: str, candidate: Manifest, template: Manifest | None = None) -> Manifest:
@@ -64,7 +58,6 @@ def cut_off() -> Manifest:
     return shadow_run(
         CUT_OFF,
         primary="chat-two",
-        capture=one_pod_before("chat-two"),
         arms={
             "template": {"podTemplate": template},
             "candidate": {"patch": there},
@@ -80,7 +73,7 @@ def cut_off() -> Manifest:
 
 def anywhere() -> Manifest:
     """The same where no node can be lost."""
-    return shadow_run(CUT_OFF, primary="chat-two", capture=one_pod_before("chat-two"), duration="10m")
+    return shadow_run(CUT_OFF, primary="chat-two", duration="10m")
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +81,7 @@ def doomed(installed: Cluster) -> Iterator[World]:
     """A namespace that goes with its run in it."""
     one = World(installed, f"e2e-doomed-{uuid.uuid4().hex[:4]}")
     one.create()
-    one.apply(shadow_run("doomed", capture=one_pod_before("chat"), duration="10m"))
+    one.apply(shadow_run("doomed", duration="10m"))
     yield one
     installed.kubectl("delete", "namespace", one.namespace, "--ignore-not-found", "--wait=false")
 
@@ -102,7 +95,7 @@ def started(world: World, doomed: World) -> None:
     world.add_primaries(*PRIMARIES[1:])
     world.apply(
         {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "no-devices"}, "spec": quota},
-        shadow_run(LATE, capture=one_pod_before("chat"), duration="10m"),
+        shadow_run(LATE, duration="10m"),
         never_starts("crash-loop", {"patch": env_patch(SPEED="none")}),
         never_starts("no-image", {"image": "registry.invalid/engine:1"}),
         never_starts("over-quota", {"patch": env_patch(SPEED="2")}, needy),

@@ -14,7 +14,7 @@ from tests.cluster.paths import REPOSITORY
 from tests.cluster.plugin import RunOnce
 from tests.e2e.conftest import for_one_namespace, helm_install, own_namespaces, until_rolled_out, world_with_operator
 from tests.e2e.funnel import assert_status_adds_up
-from tests.e2e.world import Manifest, World, shadow_run
+from tests.e2e.world import Manifest, World, capture_before, shadow_run
 
 pytestmark = [pytest.mark.operator, pytest.mark.e2e]
 
@@ -28,7 +28,7 @@ ADDED = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/note
 @pytest.fixture(scope="module", autouse=True)
 def world(installed: Cluster, once: RunOnce) -> Iterator[World]:
     with world_with_operator(installed, own_namespaces(once)[2]) as one:
-        one.apply(shadow_run(RUN, duration="10m"))
+        one.apply(shadow_run(RUN, duration="10m", capture=capture_before("chat", 2)))
         one.serve_customers()
         yield one
 

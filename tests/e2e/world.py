@@ -337,6 +337,11 @@ def shadowed(primary: str) -> str:
     return f"{primary}-shadowed"
 
 
+def capture_before(primary: str, replicas: int = 1) -> Manifest:
+    """One pod takes half a core from what can be scheduled, and goes on draining: two of each run were too many."""
+    return {"proxy": {"serviceName": shadowed(primary), "replicas": replicas}}
+
+
 def env_patch(**values: str) -> Manifest:
     """A candidate's patch that sets environment variables of the engine."""
     env = [{"name": key, "value": value} for key, value in values.items()]
@@ -350,7 +355,7 @@ def shadow_run(name: str, *, primary: str = "chat", patch: Manifest | None = Non
     """
     base: Manifest = {
         "primary": {"service": {"name": primary, "port": 8000}},
-        "capture": {"proxy": {"serviceName": shadowed(primary), "replicas": 2}},
+        "capture": capture_before(primary),
         "sampling": {"unit": "Conversation", "rate": "100%", "key": {"header": "x-conversation-id"}},
         "admission": {"maxInFlight": 64, "timeout": "5s"},
         "arms": {
