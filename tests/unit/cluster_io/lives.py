@@ -131,6 +131,14 @@ class Life:
         self._hears()
         self._pass_time((await self.runs.pass_once("inference", "x")).requeue_after)
 
+    async def until_phase(self, phase: str) -> None:
+        """Until it is in a phase."""
+        for _ in range(100):
+            if self.phases[-1:] == [phase]:
+                return
+            await self.turn()
+        raise AssertionError(f"{self.phases} without {phase}")
+
     async def until_over(self, turns: int = 400) -> None:
         """Until nothing will happen any more, and two sweeps have passed after that."""
         for _ in range(turns):

@@ -38,14 +38,6 @@ async def _turns(life: Life, count: int) -> None:
         await life.turn()
 
 
-async def _in_phase(life: Life, phase: str) -> None:
-    for _ in range(100):
-        if life.phases[-1:] == [phase]:
-            return
-        await life.turn()
-    raise AssertionError(f"{life.phases} without {phase}")
-
-
 def _accepted(life: Life) -> tuple[str, str]:
     return next((c["reason"], c["message"]) for c in life.status["conditions"] if c["type"] == "Accepted")
 
@@ -58,7 +50,7 @@ async def test_a_run_waits_for_the_definition_and_begins_when_it_is_installed() 
         assert (life.status["phase"], reason) == ("Pending", "LeaderWorkerSetNotFound")
         assert "This cluster has no leaderworkerset.x-k8s.io/v1" in message
         definition.there = True
-        await _in_phase(life, "Running")
+        await life.until_phase("Running")
 
 
 async def test_other_runs_never_ask_for_the_kind() -> None:
@@ -72,7 +64,7 @@ async def test_other_runs_never_ask_for_the_kind() -> None:
 async def test_a_run_whose_sets_go_with_their_definition_ends_and_leaves_nothing() -> None:
     definition = Definition(there=True)
     with begun("groups", definition) as life:
-        await _in_phase(life, "Running")
+        await life.until_phase("Running")
         definition.there = False
         for key in [key for key in life.server.objects if key[0] == groups.KIND]:
             life.server.remove(key)
@@ -127,7 +119,7 @@ def _long_over(body: Manifest) -> None:
 @pytest.mark.parametrize("change", [_made_unreadable, _another_template, _long_over])
 async def test_sets_go_whatever_becomes_of_the_spec(change: Callable[[Any], None]) -> None:
     with begun("groups") as life:
-        await _in_phase(life, "Running")
+        await life.until_phase("Running")
         assert {name for kind, name in life.left if kind == groups.KIND} == {"x-baseline-set", "x-candidate-set"}
         change(life.server.objects[RUN])
         life.server.objects[RUN]["metadata"]["generation"] += 1
@@ -142,7 +134,7 @@ async def test_sets_go_whatever_becomes_of_the_spec(change: Callable[[Any], None
 
 async def test_pods_of_workers_are_told_from_leaders() -> None:
     with begun("groups") as life:
-        await _in_phase(life, "Running")
+        await life.until_phase("Running")
         seen = await observe(InMemory(life.server), answering(nobody), OWN, life.body or {}, Memory())
     assert {(pod.name, pod.follows) for pod in seen.pods_of(names.CANDIDATE, names.MIRROR)} == {
         ("candidate-0-0", False),

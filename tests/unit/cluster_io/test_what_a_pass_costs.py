@@ -43,14 +43,6 @@ class Requests:
         return [request for request in self.made if not request.startswith("GET")]
 
 
-async def _in_phase(life: Life, phase: str) -> None:
-    for _ in range(100):
-        if life.phases[-1:] == [phase]:
-            return
-        await life.turn()
-    raise AssertionError(f"{life.phases} without {phase}")
-
-
 async def _reads(life: Life, requests: Requests, seconds: float) -> list[int]:
     """Of each pass of so long a time, in which nothing happens to the run."""
     reads, until = [], life.world.now + seconds
@@ -79,7 +71,7 @@ async def test_while_nothing_happens_a_pass_reads_what_is_decided_on_and_the_res
     with begun(mode, requests) as life:
         life.world.rate = 0.0 if phase == "WarmingUp" else life.world.rate
         life.edit(**spec)
-        await _in_phase(life, phase)
+        await life.until_phase(phase)
         reads = await _reads(life, requests, 4 * every)
         assert life.phases[-1] == phase
     assert sorted(reads)[len(reads) // 2] == usual
@@ -101,7 +93,7 @@ async def test_who_is_about_to_make_something_asks_everything_every_time(
     with begun("proxy", requests) as life:
         life.world.starting = starting
         life.edit(**spec)
-        await _in_phase(life, phase)
+        await life.until_phase(phase)
         reads = await _reads(life, requests, 60.0)
         assert life.phases[-1] == phase
     assert min(reads) > ALWAYS + OWN
@@ -111,7 +103,7 @@ async def test_who_is_about_to_make_something_asks_everything_every_time(
 async def test_a_run_that_waits_for_its_time_writes_nothing() -> None:
     requests = Requests()
     with begun("daily window", requests) as life:
-        await _in_phase(life, "Pending")
+        await life.until_phase("Pending")
         requests.made.clear()
         for _ in range(10):
             await life.turn()
@@ -122,7 +114,7 @@ async def test_a_run_that_waits_for_its_time_writes_nothing() -> None:
 async def test_a_suspended_run_writes_twice_a_minute_at_most() -> None:
     requests = Requests()
     with begun("proxy", requests) as life:
-        await _in_phase(life, "Running")
+        await life.until_phase("Running")
         life.edit(suspend=True)
         for _ in range(5):
             await life.turn()
@@ -136,7 +128,7 @@ async def test_a_suspended_run_writes_twice_a_minute_at_most() -> None:
 async def test_what_is_stored_is_not_read_again_and_no_other_run_is_looked_at_while_copying() -> None:
     requests = Requests()
     with begun("proxy", requests) as life:
-        await _in_phase(life, "Running")
+        await life.until_phase("Running")
         life.server.given.clear()
         requests.made.clear()
         for _ in range(30):
@@ -149,7 +141,7 @@ async def test_what_is_stored_is_not_read_again_and_no_other_run_is_looked_at_wh
 
 async def test_what_somebody_else_made_of_the_evidence_is_read() -> None:
     with begun("proxy") as life:
-        await _in_phase(life, "Running")
+        await life.until_phase("Running")
         await life.turn(POLL_S)
         life.server.given.clear()
         life.server.put(life.server.objects["ConfigMap", "inference", "x-evidence"])
@@ -159,7 +151,7 @@ async def test_what_somebody_else_made_of_the_evidence_is_read() -> None:
 
 async def test_evidence_that_is_gone_is_missed_at_the_next_look() -> None:
     with begun("proxy") as life:
-        await _in_phase(life, "Running")
+        await life.until_phase("Running")
         await life.turn(POLL_S)
         life.server.remove(("ConfigMap", "inference", "x-evidence"))
         await life.turn(POLL_S)
@@ -170,7 +162,7 @@ async def test_evidence_that_is_gone_is_missed_at_the_next_look() -> None:
 async def test_an_arm_that_was_edited_is_heard_of_and_a_secret_that_is_gone_is_missed_in_time() -> None:
     for kind, name, seconds in (("Deployment", "x-candidate", POLL_S), ("Secret", "x-mirror", COPYING_S)):
         with begun("proxy") as life:
-            await _in_phase(life, "Running")
+            await life.until_phase("Running")
             await life.turn(POLL_S)
             if kind == "Secret":
                 life.server.remove((kind, "inference", name))
@@ -185,7 +177,7 @@ async def test_an_arm_that_was_edited_is_heard_of_and_a_secret_that_is_gone_is_m
 async def test_a_pod_that_does_not_answer_is_looked_for_though_nobody_has_heard_of_its_end() -> None:
     requests = Requests()
     with begun("another proxy", requests) as life:
-        await _in_phase(life, "Running")
+        await life.until_phase("Running")
         while await _reads(life, requests, POLL_S) != [ALWAYS]:
             assert life.phases[-1] == "Running"
         life.world.kill("mirror-0")
@@ -202,7 +194,7 @@ async def test_a_pod_that_does_not_answer_is_looked_for_though_nobody_has_heard_
 
 async def test_customers_get_their_way_back_though_nobody_has_heard_that_no_envoy_is_ready() -> None:
     with begun("proxy") as life:
-        await _in_phase(life, "Running")
+        await life.until_phase("Running")
         for _ in range(3):
             await life.look()
         assert _leads_to_capture(life)
@@ -221,7 +213,7 @@ async def test_a_run_begins_with_the_template_as_it_is_however_short_its_hour() 
     window = {"from": "08:13", "to": "08:14", "timeZone": "Etc/UTC"}
     with begun("proxy") as life:
         life.edit(schedule={"dailyWindow": window})
-        await _in_phase(life, "Pending")
+        await life.until_phase("Pending")
         begins = waits_until(life.world.run.spec, life.world.now)
         assert begins is not None
         while life.world.now < begins - 120:
@@ -229,7 +221,7 @@ async def test_a_run_begins_with_the_template_as_it_is_however_short_its_hour() 
         chat = life.server.objects["Deployment", "inference", "chat"]
         changed = {"spec": {"template": {"metadata": {"annotations": {"team": "y"}}}}}
         life.server.put(merged(chat, changed))
-        await _in_phase(life, "Preparing")
+        await life.until_phase("Preparing")
         assert begins <= life.world.now < begins + 60
         kept = life.server.objects["ConfigMap", "inference", "x-evidence"]
         record = read_back(kept, UID).record
@@ -239,7 +231,7 @@ async def test_a_run_begins_with_the_template_as_it_is_however_short_its_hour() 
 
 async def test_what_was_read_back_is_not_kept_twice() -> None:
     with begun("proxy") as life:
-        await _in_phase(life, "Running")
+        await life.until_phase("Running")
         life.kill()
         await life.turn()
         await life.turn()
