@@ -53,7 +53,7 @@ from shadowrun_operator.judge.criteria import CriterionResult, Gap
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.figures import percent
 from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel
-from shadowrun_operator.judge.halves import apart
+from shadowrun_operator.judge.halves import Half, apart, outcomes
 from shadowrun_operator.judge.hard_drops import hard_drop_by_halves
 from shadowrun_operator.judge.merge import Merged, inconsistencies
 from shadowrun_operator.judge.noise import noise
@@ -89,6 +89,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     facts: Facts
     funnel: Funnel
     results: tuple[CriterionResult, ...]
+    halves: tuple[Half, ...]  # none where the arms don't change places
 
     @property
     def gating(self) -> tuple[CriterionResult, ...]:
@@ -97,6 +98,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Rule = Callable[[Case], Finding | None]
+
+
+def case_of(rules: Rules, evidence: Merged, facts: Facts, funnel: Funnel) -> Case:
+    """The case with what follows from the evidence: every criterion's outcome, and the halves."""
+    results, halves = outcomes(rules, evidence, facts), apart(rules, evidence)
+    return Case(rules=rules, evidence=evidence, facts=facts, funnel=funnel, results=results, halves=halves)
 
 
 def findings(case: Case) -> tuple[Finding, ...]:
@@ -190,7 +197,7 @@ def baseline_failed(case: Case) -> Finding | None:
     Arms that both fail everything are equal in every share, and would be no worse than each other.
     """
     named, scopes = {r.traffic_class for r in case.gating}, []
-    for counts in (case.funnel, *(half.funnel for half in apart(case.rules, case.evidence))):
+    for counts in (case.funnel, *(half.funnel for half in case.halves)):
         scopes.append(("the run" if counts is case.funnel else "one half", counts.arms, counts.pairs))
         scopes += [(f'class "{c.name}"', c.arms, c.pairs) for c in counts.classes if c.name in named]
     for said, arms, pairs in scopes:
@@ -206,8 +213,7 @@ def baseline_failed(case: Case) -> Finding | None:
 
 def half_missing(case: Case) -> Finding | None:
     """Whether arms that were to change places were compared before only: whatever was found may follow the node."""
-    halves = apart(case.rules, case.evidence)
-    if not halves or halves[1].evidence.pairs:
+    if not case.halves or case.halves[1].evidence.pairs:
         return None
     message = f"The arms were to change places halfway: {case.evidence.pairs} pairs were counted before, none after."
     return Finding(group="Void", reason="HalfMissing", message=message)
@@ -221,7 +227,7 @@ def noisy_baseline(case: Case) -> Finding | None:
 
 def dropped_hard(case: Case) -> Finding | None:
     """Whether the candidate got rid of the long requests by failing them; `hard_drops` says when."""
-    found = hard_drop_by_halves(case.rules, case.evidence, case.funnel)
+    found = hard_drop_by_halves(case.rules, case.evidence, case.funnel, case.halves)
     if found is None or not found.proven:
         return None
     return Finding(group="Refuted", reason="DroppedHardRequests", message=found.message)
@@ -229,7 +235,7 @@ def dropped_hard(case: Case) -> Finding | None:
 
 def failed_long(case: Case) -> Finding | None:
     """Whether the candidate failed too much of the tokens in long requests, chance or not. It takes no Fail away."""
-    found = hard_drop_by_halves(case.rules, case.evidence, case.funnel)
+    found = hard_drop_by_halves(case.rules, case.evidence, case.funnel, case.halves)
     if found is None or found.proven:
         return None
     return Finding(group="Open", reason="LongRequestsFailed", message=found.message)
@@ -327,7 +333,7 @@ def each_half(rule: Rule) -> Rule:
 
     def of_all(case: Case) -> Finding | None:
         found = rule(case)
-        for half in apart(case.rules, case.evidence) if found is None else ():
+        for half in case.halves if found is None else ():
             of_half = rule(msgspec.structs.replace(case, evidence=half.evidence, funnel=half.funnel))
             if of_half is not None:
                 return msgspec.structs.replace(of_half, message=f"In the {half.name} half alone: {of_half.message}")

@@ -20,7 +20,7 @@ from shadowrun_mirror.evidence import Amount, ClassEvidence
 
 from shadowrun_operator.judge.figures import percent
 from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel
-from shadowrun_operator.judge.halves import apart
+from shadowrun_operator.judge.halves import Half
 from shadowrun_operator.judge.merge import Merged, together
 from shadowrun_operator.judge.rules import Rules
 from shadowrun_operator.judge.sequence import least_score
@@ -106,13 +106,13 @@ def hard_drop(rules: Rules, evidence: Merged, funnel: Funnel) -> HardDrop | None
     return found[0] if found else None
 
 
-def hard_drop_by_halves(rules: Rules, evidence: Merged, funnel: Funnel) -> HardDrop | None:
+def hard_drop_by_halves(rules: Rules, evidence: Merged, funnel: Funnel, halves: tuple[Half, ...]) -> HardDrop | None:
     """The same where arms may change places: then it is proven only if it is in the whole and in each half.
 
     A node may have done what only one half shows, and not the arm. But what matters in one half is never silence: the
     other half, in which nothing failed, must not hide it.
     """
-    found, halves = hard_drop(rules, evidence, funnel), apart(rules, evidence)
+    found = hard_drop(rules, evidence, funnel)
     if not halves:
         return found
     of_halves = [(half.name, hard_drop(rules, half.evidence, half.funnel)) for half in halves]

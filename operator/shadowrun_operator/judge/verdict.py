@@ -9,8 +9,7 @@ from shadowrun_operator.judge.criteria import CriterionResult, Outcome
 from shadowrun_operator.judge.display import arm_reports, class_reports
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import funnel
-from shadowrun_operator.judge.guards import Case, Finding, findings, gravest, standing
-from shadowrun_operator.judge.halves import outcomes
+from shadowrun_operator.judge.guards import Case, Finding, case_of, findings, gravest, standing
 from shadowrun_operator.judge.hard_drops import MORE_ALPHA
 from shadowrun_operator.judge.merge import Merged, scopes
 from shadowrun_operator.judge.missing import missing_weights, worst_cases
@@ -25,9 +24,8 @@ NOTHING_TO_PROVE = "NoGatingCriteria"
 
 def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
     """The report with its verdict. `evidence` should be final; if it is not, the verdict can't be a Pass or Fail."""
-    results = outcomes(rules, evidence, facts)
     counts = funnel(evidence, rules.baseline, superset=rules.superset, external=rules.external)
-    case = Case(rules=rules, evidence=evidence, facts=facts, funnel=counts, results=results)
+    case = case_of(rules, evidence, facts, counts)
     found = findings(case)
     verdict, reason, message = _conclusion(found, case.gating)
     if facts.attempt > 1:
@@ -40,11 +38,11 @@ def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
         reason=reason,
         message=message,
         findings=found,
-        criteria=results,
+        criteria=case.results,
         funnel=counts,
         arms=arm_reports(rules, views, counts),
         classes=class_reports(views),
-        worst_cases=worst_cases(rules, counts, results, missing_weights(rules, evidence, facts)),
+        worst_cases=worst_cases(rules, counts, case.results, missing_weights(rules, evidence, facts)),
         method=METHOD.format(
             pass_alpha=rules.pass_alpha, fail_alpha=rules.fail_alpha, heaviest=HEAVIEST, hard_alpha=MORE_ALPHA
         ),

@@ -24,9 +24,9 @@ _COPY_COST = 3
 """Of one that may be under way: it is held about twice, while it is buffered and while it is sent on. On top, with one
 mirror, as many as may be under way may wait for a connection; with several, it is kept for another try."""
 _MIRROR_CONNECTIONS = 16
-"""To all of several mirrors, which answer in milliseconds: enough for thousands of copies a second. Were there as many
-as there are copies, dead mirrors would refuse dozens in the same instant, more than Envoy hears of at a time (32), and
-a customer who pipelines can lose the connection when Envoy hears of it a turn later."""
+"""To all of several mirrors. They answer as soon as they have a copy; one that waits for its turn keeps nobody
+waiting. Were there as many as there are copies, dead mirrors would refuse dozens in the same instant, more than Envoy
+hears of at a time (32), and a customer who pipelines can lose the connection when Envoy hears of it a turn later."""
 
 
 @dataclass(frozen=True, kw_only=True)

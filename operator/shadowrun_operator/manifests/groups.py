@@ -35,6 +35,12 @@ def draft_of(arm: str, field: str) -> str:
     return f"{arm}{_DRAFTS[field]}"
 
 
+def objects_of(arm: str) -> tuple[tuple[str, str], ...]:
+    """Kind, and what it is called after, of all that an arm may consist of, whatever its workload."""
+    deployments = (("Deployment", draft_of(arm, field)) for field in _DRAFTS)
+    return *deployments, ("Service", arm), (KIND, set_of(arm)), ("NetworkPolicy", set_of(arm))
+
+
 def taken(source: Manifest) -> Manifest:
     """What arms take of a LeaderWorkerSet; {} of any other workload.
 

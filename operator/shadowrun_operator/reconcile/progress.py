@@ -9,8 +9,7 @@ import msgspec
 from shadowrun_operator.judge.criteria import CriterionResult, Outcome
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import Funnel, funnel
-from shadowrun_operator.judge.guards import Case
-from shadowrun_operator.judge.halves import outcomes
+from shadowrun_operator.judge.guards import case_of
 from shadowrun_operator.judge.live_path import Watch, harm, watched
 from shadowrun_operator.judge.merge import Merged, merged
 from shadowrun_operator.judge.rules import Rules, rules_of
@@ -87,9 +86,8 @@ class Progress:
         if facts is None or not facts.indicators:
             return (), "Inconclusive", ""
         try:
-            results = outcomes(self.rules, self.evidence, facts)
-            case = Case(rules=self.rules, evidence=self.evidence, facts=facts, funnel=self.funnel, results=results)
-            return results, prospect(case), ""
+            case = case_of(self.rules, self.evidence, facts, self.funnel)
+            return case.results, prospect(case), ""
         except Exception as error:
             return (), "Inconclusive", f"The criteria cannot be judged: {type(error).__name__} in the judge."
 

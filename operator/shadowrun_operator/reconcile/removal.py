@@ -20,15 +20,6 @@ LAST_PODS_S = 600.0
 """How long the arms' network policy waits for their last pods: one on a node that is gone never ends."""
 
 _ARMS = (names.CANDIDATE, names.CONTROL, names.BASELINE)
-_OF_ARM = (
-    ("Deployment", ""),
-    ("Service", ""),
-    (groups.KIND, "-set"),
-    ("NetworkPolicy", "-set"),
-    ("Deployment", "-leader"),
-    ("Deployment", "-worker"),
-)
-"""Kinds and ends of names of all that an arm may consist of."""
 _MIRROR_KINDS = ("Deployment", "PodDisruptionBudget", "Service", "NetworkPolicy", "Secret")
 _CAPTURE_KINDS = ("Deployment", "PodDisruptionBudget", "Secret")
 
@@ -96,13 +87,13 @@ def _returned(seen: Observation, service: Manifest) -> Manifest | None:
 
 def arms_left(seen: Observation) -> set[tuple[str, str]]:
     """Kind and name of what there is of the arms, their network policy included."""
-    wanted = {(kind, names.object_name(seen.run.name, f"{arm}{end}")) for arm in _ARMS for kind, end in _OF_ARM}
+    wanted = {(kind, names.object_name(seen.run.name, part)) for arm in _ARMS for kind, part in groups.objects_of(arm)}
     return {*wanted, ("NetworkPolicy", names.object_name(seen.run.name, names.ARMS))} & seen.objects.keys()
 
 
 def arm_removal(seen: Observation) -> tuple[Delete, ...]:
     """The arms; their network policy once none of their pods runs or could still be started."""
-    steps = [step for arm in _ARMS for kind, end in _OF_ARM for step in _deletes(seen, (kind,), f"{arm}{end}")]
+    steps = [step for arm in _ARMS for kind, part in groups.objects_of(arm) for step in _deletes(seen, (kind,), part)]
     workloads = [found for arm in _ARMS if (found := seen.arm(arm)) is not None]
     runs = any(pod.component in _ARMS for pod in seen.pods) or any(w["spec"].get("replicas", 1) for w in workloads)
     waited = 0 < _removed_since(seen) < seen.now - LAST_PODS_S
