@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from tests.bench.machine import on_the_measured_core
-from tests.integration.capture.harness import ENVOY, Capture, free_ports, until
+from tests.integration.capture.harness import ENVOY, Capture, until
+from tests.ports import free_ports
 
 # No access log, no statistics of ours, no matcher, no overload manager: a listener, a route, a cluster.
 _PLAIN = """

@@ -12,9 +12,9 @@ from shadowrun_mirror.evidence import ClassEvidence
 
 from tests.bench.load_program import Sent, send
 from tests.bench.machine import cpu_seconds, on_the_measured_core
-from tests.integration.capture.harness import free_ports
 from tests.integration.mirror.process import MirrorProcess
 from tests.integration.mirror.rig import configuration
+from tests.ports import free_ports
 
 RUN_UID = "run-uid"
 _MARKS = f"x-shadowrun-run: {RUN_UID}|x-shadowrun-window: 1|x-conversation-id: c#"

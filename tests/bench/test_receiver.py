@@ -9,7 +9,8 @@ from tests.bench.envoy import captures
 from tests.bench.load_program import engine, turns
 from tests.bench.receiver import receiver
 from tests.integration.capture.faults import SIXTY_MB
-from tests.integration.capture.harness import Capture, Client, capture_on_free_ports, directive, free_ports, until
+from tests.integration.capture.harness import Capture, Client, capture_on_free_ports, directive, until
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.mirror
 

@@ -1,6 +1,8 @@
 """One way to the API server: every call has a time limit, every refusal is an `ApiRefusal`. Decides nothing."""
 
+import asyncio
 import json
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -19,6 +21,8 @@ TIMEOUT_S = 10.0
 _PAGE = 500
 EDITS = 8
 """How often an edit is made anew because somebody else was quicker."""
+_EDIT_AGAIN_S = 0.05
+"""Two that keep being in each other's way wait up to so much longer after each try, each its own time."""
 GATEWAY_API = "gateway.networking.k8s.io/v1"
 _JSON = "application/json"
 _BARE = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -215,6 +219,7 @@ class Cluster:
             except ApiRefusal as refusal:
                 if refusal.status != 409 or attempt == EDITS - 1:
                     raise
+            await asyncio.sleep(random.uniform(0, _EDIT_AGAIN_S * (attempt + 1)))  # noqa: S311 - spreads tries, no secret
 
     async def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> None:
         """Delete, its dependants in the background; nothing happens where it is gone already.

@@ -26,8 +26,9 @@ from tests.bench.envoy import captures
 from tests.bench.scene import RUN_UID, BenchError, counted, mirror
 from tests.bench.tables import Line, Table, ratios
 from tests.cluster.paths import REPOSITORY
-from tests.integration.capture.harness import MAX_BODY, Capture, capture_on_free_ports, directive, free_ports
+from tests.integration.capture.harness import MAX_BODY, Capture, capture_on_free_ports, directive
 from tests.integration.mirror.process import MirrorProcess
+from tests.ports import free_ports
 
 NAME = "aiperf"
 TOLERANCE = 0.03

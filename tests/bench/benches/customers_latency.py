@@ -17,7 +17,8 @@ from tests.bench.receiver import receiver
 from tests.bench.scene import BenchError
 from tests.bench.tables import Line, Table, ratios
 from tests.integration.capture.faults import MIRRORS
-from tests.integration.capture.harness import Capture, capture_on_free_ports, directive, free_ports
+from tests.integration.capture.harness import Capture, capture_on_free_ports, directive
+from tests.ports import free_ports
 
 NAME = "customers-latency"
 RATE, CONNECTIONS, BODY = 150.0, 64, 40_000

@@ -10,11 +10,11 @@ from tests.integration.capture.harness import (
     Peer,
     boot_files,
     directive,
-    free_ports,
     running_scene,
     start_companion,
     until,
 )
+from tests.ports import free_ports
 
 LEASE_S = 2.0
 

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import shlex
-import socket
 import sys
 import time
 import urllib.parse
@@ -25,6 +24,8 @@ from shadowrun_mirror.evidence import CaptureEvidence, Source
 from shadowrun_operator.manifests.bootstrap import CapturePorts, ShadowBaggage, capture_bootstrap
 from shadowrun_operator.manifests.capture import envoy_command
 
+from tests.ports import free_ports
+
 _wheel = find_spec("envoy")
 assert _wheel is not None
 assert _wheel.submodule_search_locations is not None
@@ -36,14 +37,6 @@ ONE, SEVERAL = ("127.0.0.1",), ("127.0.0.1", "localhost")
 """Names of mirrors. Those of several are of one, but its copies pass a listener inside Envoy first."""
 TOKEN = "letmein"
 Headers = list[tuple[str, str]]
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 @dataclass

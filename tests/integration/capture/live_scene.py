@@ -9,10 +9,11 @@ from shadowrun_mirror.config import Admission, MirrorConfig
 from shadowrun_mirror.evidence import ClassEvidence, Evidence
 
 from tests.integration.capture.crowd import Crowd, asking
-from tests.integration.capture.harness import MAX_BODY, ONE, Capture, directive, free_ports, running_capture, until
+from tests.integration.capture.harness import MAX_BODY, ONE, Capture, directive, running_capture, until
 from tests.integration.mirror.engine import Engine, answers
 from tests.integration.mirror.process import MirrorProcess
 from tests.integration.mirror.rig import configuration
+from tests.ports import free_ports
 
 RUN_UID = "run-1"
 LARGEST = 400_000

@@ -13,7 +13,8 @@ from shadowrun_mirror.capture.outcome_file import OutcomeFile
 from shadowrun_mirror.capture.stats import StatsError
 from shadowrun_mirror.capture.telling import Telling
 
-from tests.integration.capture.harness import TOKEN, Control, Message, Peer, answer, directive, free_ports, until
+from tests.integration.capture.harness import TOKEN, Control, Message, Peer, answer, directive, until
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.path
 

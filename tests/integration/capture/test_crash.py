@@ -19,11 +19,11 @@ from tests.integration.capture.harness import (
     Client,
     capture_on_free_ports,
     directive,
-    free_ports,
     request_bytes,
     running_capture,
     until,
 )
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.path
 

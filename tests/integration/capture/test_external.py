@@ -26,7 +26,6 @@ from tests.integration.capture.harness import (
     Message,
     Peer,
     answer,
-    free_ports,
     mirror,
     read_body,
     until,
@@ -35,6 +34,7 @@ from tests.integration.capture.live_scene import total
 from tests.integration.mirror.engine import Engine, answers
 from tests.integration.mirror.process import MirrorProcess
 from tests.integration.mirror.rig import configuration
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.path
 

@@ -21,21 +21,12 @@ from shadowrun_operator.judge.merge import identity, merged
 from shadowrun_operator.manifests.bootstrap import max_copies
 
 from tests.integration.capture.faults import MIRRORS
-from tests.integration.capture.harness import (
-    PATH,
-    Capture,
-    Client,
-    Peer,
-    directive,
-    free_ports,
-    ok,
-    running_capture,
-    until,
-)
+from tests.integration.capture.harness import PATH, Capture, Client, Peer, directive, ok, running_capture, until
 from tests.integration.capture.live_scene import total
 from tests.integration.mirror.engine import Engine, Got, Wire, answers
 from tests.integration.mirror.process import MirrorProcess
 from tests.integration.mirror.rig import configuration
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.path
 

@@ -7,8 +7,8 @@ from shadowrun_mirror.evidence import Amount
 from shadowrun_mirror.reasons import FailureReason as Failed
 
 from tests.integration.capture.faults import ARMS
-from tests.integration.capture.harness import free_ports
 from tests.integration.capture.live_scene import live_scene
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.path
 

@@ -10,16 +10,8 @@ from typing import Any
 import pytest
 from shadowrun_mirror.evidence import Amount
 
-from tests.integration.capture.harness import (
-    ENVOY,
-    MAX_BODY,
-    Capture,
-    Client,
-    directive,
-    free_ports,
-    running_scene,
-    until,
-)
+from tests.integration.capture.harness import ENVOY, MAX_BODY, Capture, Client, directive, running_scene, until
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.path
 

@@ -28,7 +28,6 @@ from tests.integration.capture.harness import (
     Message,
     Peer,
     answer,
-    free_ports,
     mirror,
     ok,
     request_bytes,
@@ -38,6 +37,7 @@ from tests.integration.capture.live_scene import total
 from tests.integration.mirror.engine import Engine, answers
 from tests.integration.mirror.process import MirrorProcess, running_mirror
 from tests.integration.mirror.rig import configuration
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.path
 

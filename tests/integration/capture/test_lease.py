@@ -26,10 +26,10 @@ from tests.integration.capture.harness import (
     companion_environment,
     companion_evidence,
     directive,
-    free_ports,
     running_scene,
     until,
 )
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.path
 

@@ -32,12 +32,12 @@ from tests.integration.capture.harness import (
     answer,
     capture_on_free_ports,
     directive,
-    free_ports,
     read_body,
     running_capture,
     running_scene,
     until,
 )
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.path
 

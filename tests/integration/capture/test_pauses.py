@@ -19,10 +19,10 @@ from tests.integration.capture.harness import (
     Message,
     answer,
     directive,
-    free_ports,
     running_scene,
     until,
 )
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.path
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -27,6 +26,7 @@ from shadowrun_mirror.replica import Replica
 
 from tests.funnel import assert_adds_up
 from tests.integration.mirror.engine import Engine, Script
+from tests.ports import free_ports
 
 TOKEN = "control-token-for-tests"
 INDICATORS = (
@@ -150,6 +150,5 @@ async def rig(*scripts: Script, clocks: Clocks | None = None, data_port: int = 0
 
 def closed_port() -> int:
     """A port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    (port,) = free_ports(1)
+    return port

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 from shadowrun_mirror.config import Admission, MirrorConfig
 
-from tests.integration.capture.harness import Client, free_ports
+from tests.integration.capture.harness import Client
 from tests.integration.mirror.engine import Engine, streams
 from tests.integration.mirror.process import MirrorProcess, running_mirror
 from tests.integration.mirror.rig import configuration
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.mirror
 

@@ -4,12 +4,13 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 from typing import Any
 
 import pytest
 from shadowrun_operator import standby
 from shadowrun_operator.standby import run_with
+
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.operator
 
@@ -36,9 +37,8 @@ class Held:
 
 @pytest.fixture
 def liveness() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}/healthz"
+    (port,) = free_ports(1)
+    return f"http://127.0.0.1:{port}/healthz"
 
 
 async def _asked(liveness: str) -> bytes:

@@ -144,7 +144,7 @@ def test_an_error_of_the_judge_while_counting_is_said_and_the_run_goes_on_to_its
 
     world = World.with_spec(duration="2m", endConditions={"decided": True})
     world.until("Running")
-    monkeypatch.setattr(progress, "outcomes", fails)
+    monkeypatch.setattr(progress, "case_of", fails)
     world.turn()
     world.turn()
     assert "The criteria cannot be judged: ZeroDivisionError" in world.body["status"]["message"]
