@@ -57,8 +57,8 @@ def etcd_url(lane: Lane) -> str:
 
 
 def _start_etcd(state: State, lane: Lane) -> None:
-    argv = [
-        "etcd",
+    argv: list[str | Path] = [
+        path_of("etcd"),
         f"--data-dir={state.control_plane / 'etcd'}",
         "--unsafe-no-fsync",  # the data lives as long as the test
         f"--listen-client-urls={etcd_url(lane)}",

@@ -22,7 +22,6 @@ class Package:
 
 
 PACKAGES = (
-    Package("etcd-server", "etcd"),
     Package("runc", "runc"),
     Package("containernetworking-plugins", "/usr/lib/cni/bridge"),
     Package("nftables", "nft"),

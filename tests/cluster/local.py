@@ -19,7 +19,7 @@ from .processes import alive, end, marked_processes, processes_of
 from .progress import Plan, carry_out
 from .topology import NODES, Lane, Node
 
-CONTROL_PLANE_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns")
+CONTROL_PLANE_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns")
 PROGRAMS = (*CONTROL_PLANE_PROGRAMS, *node.PROGRAMS, "containerd-shim-runc-v2", "ctr", "kubectl", "helm")
 EXPECTED = {*controlplane.PROCESSES, *node.expected_processes()}
 READY_TIMEOUT = 120.0
