@@ -44,6 +44,7 @@ class LoopLag:
         self._clock = clock
         self._cpu = cpu
         self._last_late = -math.inf
+        self._busy = False  # by the last sample; what comes before the next one is taken to be so too
         self._due = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._recent: deque[float] = deque(maxlen=_KEPT)
@@ -77,7 +78,7 @@ class LoopLag:
 
     def lagged_since(self, since: float) -> bool:
         """Whether a moment after `since` (by the clock) was late; a probe that is overdue right now counts."""
-        return self._last_late >= since or self._clock() - self._due > self._limit()
+        return self._busy or self._last_late >= since or self._clock() - self._due > self._limit()
 
     def p50_and_max(self) -> tuple[float, float]:
         """Median and largest lag of the last minute; zeros before the first probe."""
@@ -103,7 +104,8 @@ class LoopLag:
         (started, before), (_, after) = self._spent[0], self._spent[-1]
         if now - started >= BUSY_OVER_S:
             self.cpu_share = (after - before) / (now - started)
-            if self.cpu_share > BUSY_SHARE:
+            was_busy, self._busy = self._busy, self.cpu_share > BUSY_SHARE
+            if was_busy or self._busy:
                 self._last_late = now
 
     def _collected(self, phase: str, _: dict[str, Any]) -> None:

@@ -53,6 +53,24 @@ def test_a_share_of_the_core_above_the_limit_flags_what_was_alive_then(share: fl
     assert lag.lagged_since(times.now - BUSY_OVER_S / 2) == lagged
 
 
+@pytest.mark.parametrize("lasted", [0.0, PROBE_S, 3 * PROBE_S, 30 * PROBE_S])
+def test_of_a_busy_time_everything_is_flagged_and_of_a_calm_one_nothing(lasted: float) -> None:
+    """Also what begins and ends between two samples of the share."""
+    times = Times()
+    lag = times.lag()
+    busy, calm = (100.0 + BUSY_OVER_S, 100.0 + 4 * BUSY_OVER_S), 100.0 + 8 * BUSY_OVER_S
+    settled = 1.3 * BUSY_OVER_S  # then the share is of nothing but what is now
+    while times.now < calm:
+        lag.probed(times.now, times.now)
+        flagged = lag.lagged_since(times.now - lasted)
+        if busy[0] + settled < times.now < busy[1]:
+            assert flagged
+        if times.now < busy[0] or times.now - lasted > busy[1] + settled:
+            assert not flagged
+        times.now += PROBE_S
+        times.cpu += PROBE_S * (0.9 if busy[0] <= times.now < busy[1] else 0.1)
+
+
 def test_the_share_is_of_the_last_half_second_only() -> None:
     times = Times()
     lag = times.lag()
