@@ -63,6 +63,15 @@ def by_the_judge(world: World, found: Pairs) -> Outcome:
     return Outcome("", len(found.z))
 
 
+def by_halves(world: World, found: Pairs) -> Outcome:
+    """As `halves` joins two of them, each watched by the judge: an outcome is that of both, or there is none."""
+    middle = len(found.z) // 2
+    first, second = (by_the_judge(world, found.part(part)) for part in (slice(middle), slice(middle, None)))
+    if first.outcome == second.outcome != "":
+        return Outcome(second.outcome, middle + second.pairs)
+    return Outcome("", len(found.z))
+
+
 def by_each_request(world: World, found: Pairs) -> Outcome:
     """A z test over pairs, repeated after every block as if each look were the only one and pairs independent."""
     sums, squares = np.cumsum(found.z), np.cumsum(found.z * found.z)

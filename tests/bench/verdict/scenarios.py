@@ -11,6 +11,7 @@ from tests.bench.verdict.play import (
     PASS_ALPHA,
     Method,
     by_each_request,
+    by_halves,
     by_minutes,
     by_the_judge,
     by_two_bands,
@@ -157,6 +158,36 @@ OTHERS = FalsePasses(
     ),
     goals=None,
 )
+_QUANTILES = (("p50", 0.5), ("p95", 0.95))
+_NODES = (
+    ("nodes are equal", 0.0),
+    ("its {}node faster by the margin", 1.0),
+    ("its {}node faster by three margins", 3.0),
+    ("its {}node slower by the margin", -1.0),
+    ("its {}node slower by three margins", -3.0),
+)
+UNEQUAL = FalsePasses(
+    "verdict-unequal-nodes",
+    tuple(
+        Line(f"{name}, {said.format('')}", World(phi=0.9, quantile=q, nodes=nodes))
+        for name, q in _QUANTILES
+        for said, nodes in _NODES
+    ),
+    goals=None,
+)
+CROSSOVER = FalsePasses(
+    "verdict-crossover",
+    tuple(
+        Line(
+            f"{name}, {said.format('first ')}",
+            World(phi=0.9, quantile=q, nodes=nodes, crossover=True, pairs=8000),
+            by_halves,
+        )
+        for name, q in _QUANTILES
+        for said, nodes in _NODES
+    ),
+    goals=LEVELS,
+)
 POWER = Power(
     "verdict-power",
     (
@@ -227,4 +258,4 @@ COSTS = Costs(
     ),
 )
 Table = FalsePasses | Power | Noise | Drops | Costs
-TABLES: tuple[Table, ...] = (LOAD, TRAFFIC, WEIGHTED, OTHERS, POWER, NOISE, DROPS, COSTS)
+TABLES: tuple[Table, ...] = (LOAD, TRAFFIC, WEIGHTED, OTHERS, UNEQUAL, CROSSOVER, POWER, NOISE, DROPS, COSTS)

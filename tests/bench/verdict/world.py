@@ -8,6 +8,9 @@ better. For latencies the candidate's is (1 + margin)^-effect times the baseline
 within (1 + margin) x is the baseline's within x, for every x and at every moment. For shares, `MISSED` of the
 baseline's answers miss the SLO and the candidate's share is `effect` margins higher. `weighted`: pairs weigh by their
 prompts, as the mirror has it; lengths of a trace make a latency, or (for shares) have nothing to do with it.
+
+`nodes` counts, in margins, how much faster the candidate is for where it stands; with `crossover` that is the
+baseline's from halfway on, as the arms have changed places.
 """
 
 import math
@@ -50,6 +53,8 @@ class World:
     control_effect: float = 0.0
     weighted: bool = False
     noise: float = NOISE
+    nodes: float = 0.0
+    crossover: bool = False
 
     @property
     def limit(self) -> float:
@@ -73,6 +78,19 @@ class Pairs:
     weight: Whole
     limit: float
 
+    def part(self, of: slice) -> "Pairs":
+        """Some of them, in their order."""
+        return Pairs(
+            second=self.second[of],
+            replica=self.replica[of],
+            baseline=self.baseline[of],
+            candidate=self.candidate[of],
+            z=self.z[of],
+            control=None if self.control is None else self.control[of],
+            weight=self.weight[of],
+            limit=self.limit,
+        )
+
 
 def autoregressive(count: int, phi: float, random: np.random.Generator) -> Numbers:
     """Stationary AR(1) of variance 1."""
@@ -94,6 +112,8 @@ def pairs(world: World, random: np.random.Generator) -> Pairs:
     arms[1] = arms[1] + _shift(world, world.effect)
     if world.control:
         arms[2] = arms[2] + _shift(world, world.control_effect)
+    for place, shift in enumerate(_by_nodes(world, count)):
+        arms[place] = arms[place] + shift
     kept = np.arange(count) >= WARM_UP
     if world.shed:
         pressure = load + 0.1 * random.standard_normal(count)
@@ -145,6 +165,13 @@ def _shift(world: World, effect: float) -> float:
     spread = math.hypot(DIFFICULTY, world.noise)
     within = min(1 - 1e-9, 1 - MISSED + effect * world.margin)
     return spread * float(ndtri(1 - MISSED) - ndtri(within))
+
+
+def _by_nodes(world: World, count: int) -> tuple[Numbers, Numbers]:
+    """What is added to the baseline's and to the candidate's log latencies for where they stand."""
+    faster = np.full(count, -world.nodes * math.log1p(world.margin))
+    changed = (np.arange(count) >= WARM_UP + world.pairs // 2) & world.crossover
+    return np.where(changed, faster, 0.0), np.where(changed, 0.0, faster)
 
 
 def _limit(world: World, warm_up: Numbers) -> float:
