@@ -88,7 +88,7 @@ class Reason(_Word):
 class EndReason(_Word):
     """Why a run ended. The first group is judged; any other end is inconclusive."""
 
-    DURATION_REACHED = "DurationReached", "The counted time has reached spec.duration."
+    DURATION_REACHED = "DurationReached", "The time since the first counted pair has reached spec.duration."
     PAIRS_REACHED = "PairsReached", "The counted pairs have reached endConditions.pairs."
     TOKENS_REACHED = "TokensReached", "The counted tokens have reached endConditions.tokens."
     GPU_HOURS_REACHED = "GPUHoursReached", "The accelerator hours of all arms have reached endConditions.gpuHours."

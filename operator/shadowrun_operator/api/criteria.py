@@ -114,7 +114,7 @@ class Comparison(Block):
 
 
 class Criterion(Block):
-    """One statement about a challenger against the baseline, which the evidence proves, refutes or leaves open."""
+    """One statement about the candidate against the baseline, which the evidence proves, refutes or leaves open."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -144,7 +144,7 @@ class Criterion(Block):
     )
     """Class of requests the criterion looks at; empty means all together."""
     require: Literal["Better", "NotWorse"]
-    """Whether the challenger must be better, or only not worse by more than the margin."""
+    """Whether the candidate must be better, or only not worse by more than the margin."""
     weight: Literal["Requests", "Tokens"] = "Requests"
     """Whether every pair counts once or by the length of its prompt, estimated from its bytes and bounded."""
     margin: Percent = Field(

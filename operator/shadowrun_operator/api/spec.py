@@ -55,17 +55,17 @@ class EndConditions(Block):
     """When the run may end before its duration; any one is enough, but none before minDuration."""
 
     min_duration: Duration = Duration("24h")
-    """Shortest counted time; only a proven failure, a stop, the expiry or trouble ends the run earlier."""
+    """Least time since the first counted pair; only a proven failure, a stop, the expiry or trouble ends it earlier."""
     pairs: int | None = Field(default=None, ge=1, le=1_000_000_000)
     """Counted pairs after which the run ends."""
     tokens: int | None = Field(default=None, ge=1, le=1_000_000_000_000_000)
     """Prompt tokens of counted pairs after which the run ends."""
     gpu_hours: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Accelerator hours, by the limits of all arms' pods since copying began, after which the run ends."""
+    """Accelerator hours, by the limits of all arms' pods since copying began, that end it; not before minDuration."""
     decided: bool = False
     """Whether the run ends once every criterion is decided, and at any time once one is refuted."""
     match_rate: Percent | None = None
-    """Share of equal answers which, once proven, ends the run."""
+    """Not implemented: the share of equal answers which, once proven, ends the run."""
 
 
 class LivePathGuard(Block):
@@ -131,6 +131,9 @@ _HARDWARE_UNKNOWN = (
 )
 
 
+_FIXED_CLASSES = "self.classes.all(k, !has(k.when.turns) && !has(k.when.promptTokens))"
+"""A conversation is of one class from its beginning to its end."""
+
 _STAY = "self.hardware.crossover == 'Disabled'"
 _WARM_UP = "duration(self.arms.warmup.duration)"
 _ENDS_BY_COUNT = " || ".join(f"has(self.endConditions.{end})" for end in ("pairs", "tokens", "gpuHours"))
@@ -152,6 +155,10 @@ class Spec(Block):
             (
                 "size(self.sampling.classRates) == 0 || self.criteria.all(c, c.class != '')",
                 "with sampling.classRates every criterion must name a class: all together some would count too often",
+            ),
+            (
+                f"size(self.sampling.classRates) == 0 || self.sampling.unit != 'Conversation' || {_FIXED_CLASSES}",
+                "with classRates and unit Conversation no class may be by turns or promptTokens: conversations grow",
             ),
             (
                 f"self.mirror.replicas == 1 || !({_NEEDS_BODY})",
@@ -244,7 +251,7 @@ class Spec(Block):
     coverage: Coverage = Coverage()
     """How much of the selected traffic must have been measured."""
     comparison: Comparison | None = None
-    """How answers are compared."""
+    """Not implemented: how answers are compared."""
     criteria: tuple[Criterion, ...] = Field(min_length=1, max_length=MAX_CRITERIA, json_schema_extra=map_by("name"))
     """What must hold for the verdict Pass."""
     duration: Duration = Field(
@@ -256,7 +263,7 @@ class Spec(Block):
             )
         ),
     )
-    """Counted time after which the run ends; once started it can only be shortened."""
+    """Time since the first counted pair, pauses included, that ends the run; once started only ever shorter."""
     end_conditions: EndConditions = EndConditions()
     """When the run may end earlier."""
     start_deadline: Duration = Field(

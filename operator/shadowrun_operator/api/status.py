@@ -168,9 +168,9 @@ class CriterionStatus(Block):
     baseline: Figure = ""
     """The same figure of the baseline."""
     limit: Figure = ""
-    """What the candidate's figure had to meet."""
+    """What the difference of the shares had to exceed, in points."""
     interval: Interval = ""
-    """Confidence interval of what the outcome rests on."""
+    """Bounds of that difference, in points, which the outcome rests on."""
     pairs: Count = 0
     """Counted pairs it rests on."""
     needed: Count = 0

@@ -49,7 +49,7 @@ class CaptureProxy(Block):
     replicas: int = Field(default=2, ge=1, le=16)
     """Number of Envoy pods."""
     port: Port | None = None
-    """Port of the capture Service; the primary's port when absent."""
+    """Not implemented but for its default: port of the capture Service, which is the primary's when absent."""
     shadow_baggage: Literal["Strip", "Trust"] = "Strip"
     """What becomes of entries `shadow` and `shadow.run` that clients send in `baggage`; neither kind is ever copied."""
 
@@ -188,7 +188,8 @@ class Sampling(Block):
     on_missing_key: Literal["Random", "Skip", "Lineage"] = "Random"
     """What to do without a key: draw by the request id, leave the request out, or follow the conversation's opening."""
     class_rates: tuple[ClassRate, ...] = Field(default=(), max_length=MAX_CLASSES, json_schema_extra=map_by("class"))
-    """Rates of single classes, for instance a higher one for rare requests; every criterion then names its class."""
+    """Rates of single classes, say a higher one for rare requests; every criterion then names its class. With unit
+    Conversation no class may be by turns or promptTokens, which a conversation grows into."""
     target_pairs_per_second: PerSecond | None = Field(
         default=None, json_schema_extra=rules(("self.matches('[1-9]')", "targetPairsPerSecond must be above 0"))
     )

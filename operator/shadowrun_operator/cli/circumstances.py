@@ -16,7 +16,10 @@ def circumstances_sections(found: Circumstances) -> Iterator[tuple[str, str]]:
     yield "Hours in which pairs were counted (UTC)", _hours(found)
     yield "Warm-up (in no other figure)", _warm_up(found)
     yield "What the arms met", _parities(found)
-    yield "Copies", "Sent by a proxy of your own: seen are those that arrived." if found.mode == "External" else ""
+    yield (
+        "Copies",
+        "Sent by a proxy or gateway of your own: seen are those that arrived." if found.mode == "External" else "",
+    )
     yield "Flagged pairs (counted all the same)", _flags(found)
     yield "Waiting for a slot", f"{found.queue_effect}\n{_spreads(('wait', found.queue))}" if found.queue_effect else ""
     yield "Conversations", _lineage(found.lineage) if found.lineage is not None else ""

@@ -36,6 +36,7 @@ NO_LONGER_POSSIBLE: dict[str, tuple[Mapping[str, Any], str]] = {
     "rates of classes": (
         {
             "spec.sampling.classRates": [{"class": "long", "rate": "9%"}],
+            "spec.classes.0.when": {"tools": True},
             "spec.criteria.1.class": "default",
         },
         "spec.sampling.classRates decides",
@@ -174,7 +175,11 @@ RATE_OF_CLASSES = "with sampling.classRates the rate cannot change"
 
 
 def test_a_started_run_with_rates_of_classes_refuses_another_rate(runs: Runs) -> None:
-    of_classes = {"spec.sampling.classRates": [{"class": "long", "rate": "9%"}], "spec.criteria.1.class": "default"}
+    of_classes = {
+        "spec.sampling.classRates": [{"class": "long", "rate": "9%"}],
+        "spec.classes.0.when": {"tools": True},
+        "spec.criteria.1.class": "default",
+    }
     stored = runs.create(manifest(of_classes))
     name = stored["metadata"]["name"]
     try:

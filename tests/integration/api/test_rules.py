@@ -36,7 +36,13 @@ def only(*criteria: dict[str, Any]) -> dict[str, Any]:
 
 def rates(*entries: dict[str, Any]) -> dict[str, Any]:
     """Rates of classes, with criteria that each name a class."""
-    return {"spec.sampling.classRates": list(entries)} | only(share(**{"class": "long"}))
+    return {"spec.sampling": {"unit": "Request", "classRates": list(entries)}} | only(share(**{"class": "long"}))
+
+
+def rated_conversations(**when: Any) -> dict[str, Any]:
+    """A class with a rate of its own where conversations are kept together."""
+    by_class = {"spec.sampling": {"unit": "Conversation", "classRates": [{"class": "x", "rate": "9%"}]}}
+    return by_class | {"spec.classes": [{"name": "x", "when": when}]} | only(share(**{"class": "x"}))
 
 
 def queue(length: int, wait: str) -> dict[str, Any]:
@@ -260,6 +266,14 @@ RULES = {
         rates({"class": "default", "rate": "9%"}),
         rates({"class": "short", "rate": "9%"}),
         "classRates names a class that spec.classes does not have",
+    ),
+    "a conversation does not grow into a class of another rate by its turns": Rule(
+        rated_conversations(tools=True), rated_conversations(turns={"min": 4}), "conversations grow"
+    ),
+    "nor by its length": Rule(
+        rates({"class": "long", "rate": "9%"}),
+        rated_conversations(tools=True, promptTokens={"min": 8000}),
+        "conversations grow",
     ),
     "the rate of a class is above zero": Rule(
         rates({"class": "long", "rate": "0.0001%"}), rates({"class": "long", "rate": "0%"}), "rate must be above 0%"
