@@ -31,6 +31,8 @@ PACKAGES = (
     Package("buildah", "buildah"),
     Package("mmdebstrap", "mmdebstrap"),
     Package("busybox-static", "/bin/busybox"),
+    Package("iptables", "iptables"),  # this and ipset for `policies`
+    Package("ipset", "ipset"),
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from . import debian, gotools
+from . import gotools
 from .base import Cluster
 from .commands import run
 from .local import LocalCluster
@@ -19,7 +19,6 @@ from .progress import carry_out
 from .topology import NODES, SERVICE_CIDR, Node
 
 PROGRAM = "kube-router"
-PACKAGES = (debian.Package("iptables", "iptables"), debian.Package("ipset", "ipset"))
 HEALTH_PORT = 20244
 _START_TIMEOUT = 60.0
 _FLUSH = "iptables --flush && iptables --delete-chain && ipset destroy"
@@ -31,7 +30,6 @@ def enforced(cluster: Cluster) -> Iterator[None]:
     if not isinstance(cluster, LocalCluster):
         yield
         return
-    debian.install([package.name for package in PACKAGES if not package.installed()])
     carry_out(gotools.plan([PROGRAM]), cluster.quiet)
     try:
         for node in NODES:
