@@ -56,9 +56,19 @@ async def test_every_failure_is_counted_logged_with_its_time_and_ends_with_one(t
 
 
 async def test_sigterm_lets_open_requests_finish_and_prints_the_summary() -> None:
-    async with serving("--slots=64", "--speed=1") as url:
-        process = await started(url, "--grace=10")
-        await asyncio.sleep(2.5)
+    asked = asyncio.Event()
+
+    async def answer(_: web.Request) -> web.Response:
+        asked.set()
+        await asyncio.sleep(2)
+        return web.json_response({"choices": [{"message": {"content": "word"}}]})
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        process = await started(str(server.make_url("")).rstrip("/"), "--no-stream", "--grace=10")
+        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.sleep(0.3)  # for some more, none of which has an answer yet
         process.send_signal(signal.SIGTERM)
         code, told = await ended(process)
     assert code == 0
