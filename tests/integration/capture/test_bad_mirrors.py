@@ -104,8 +104,9 @@ async def test_no_customer_fails_or_waits_for_a_mirror_that_misbehaves(
         started = time.monotonic()
         statuses, longest = await customers(capture)
         assert statuses == [200] * (SMALL + LARGE)
-        # A stall lasts for ever, or as long as a timeout; sharing two cores with this test's own servers does not.
-        assert longest < longest_alone + 3.0, f"alone {longest_alone:.2f} s, with the mirror {longest:.2f} s"
+        # A stall lasts for ever, or the ten seconds of a timeout; sharing two cores with this test's servers does not.
+        bound = min(10.0, 3 * longest_alone + 6.0)
+        assert longest < bound, f"alone {longest_alone:.2f} s, with the mirror {longest:.2f} s"
         evidence = await capture.evidence()
         assert evidence.windows[1].sampled == Amount(requests=SMALL + LARGE, bytes=SMALL * 200_000 + LARGE * 5_000_000)
         assert await heap_bytes(capture) < 200 << 20

@@ -108,9 +108,15 @@ async def test_every_other_entry_keeps_its_bytes_over_three_hops(copying: bool, 
         for number, lines in enumerate(sent):
             assert got[number] == without_ours(lines), lines
         clean = sum(without_ours(lines) == lines for lines in sent)
-        await asyncio.sleep(0.3)
         # What was marked is copied at no hop where it still was; after that it is anybody's request.
-        assert [mirror.count for mirror in mirrors] == ([clean, len(sent), len(sent)] if copying else [0, 0, 0])
+        due = [clean, len(sent), len(sent)] if copying else [0, 0, 0]
+
+        async def all_arrived() -> bool:
+            return all(mirror.count >= number for mirror, number in zip(mirrors, due, strict=True))
+
+        await until(all_arrived, 10.0)
+        await asyncio.sleep(0.3)
+        assert [mirror.count for mirror in mirrors] == due
 
 
 async def test_a_request_with_such_baggage_is_not_copied_and_other_requests_never_meet_the_script(
@@ -150,6 +156,11 @@ async def test_trusted_baggage_stays_and_is_not_copied_either(tmp_path: Path) ->
         lines = [b"shadow=true,shadow.run=r , a=b"]
         assert await send_in_batches(capture.customers, [request(0, lines), request(1, [b"a=b"])]) == 2
         assert sorted(map(baggage_of, to_primary.heads)) == [[b"a=b"], lines]
+
+        async def copied() -> bool:
+            return to_mirror.count >= 1
+
+        await until(copied, 3.0)
         await asyncio.sleep(0.3)
         assert to_mirror.count == 1
 
@@ -182,6 +193,6 @@ async def test_no_baggage_holds_up_the_worker_and_with_it_other_customers(baggag
                 assert await send_in_batches(capture.customers, [other], 1) == 1
             slowest = max(slowest, time.monotonic() - sent)
         assert await sending == 2
-        assert slowest < 0.5  # about 0.02; where time grows with the square of the bytes, minutes
+        assert slowest < 5  # about 0.02; where time grows with the square of the bytes, minutes
         (got, _) = [head for head in to_primary.heads if b"x-n: 1" in head]
         assert baggage_of(got) == without_ours(baggage)

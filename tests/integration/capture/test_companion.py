@@ -98,13 +98,19 @@ async def test_a_mirror_without_a_directive_is_logged_by_its_status_and_never_qu
 ) -> None:
     async with companion(tmp_path) as (asked, scripted):
         scripted.directive = told
+        printed = ""
+
+        async def was_said() -> bool:
+            nonlocal printed
+            printed += capsys.readouterr().out
+            return f"no directive: {said}\n" in printed
+
         turning = asyncio.create_task(asked.run(lambda: None))
-        await asyncio.sleep(0.5)
+        await until(was_said, 10.0)
         turning.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turning
-    printed = capsys.readouterr().out
-    assert f"no directive: {said}\n" in printed
+    printed += capsys.readouterr().out
     assert CANARY not in printed
 
 

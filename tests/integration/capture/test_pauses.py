@@ -32,10 +32,10 @@ HALF = Pauses(share=MODULO // 2, slot_s=SLOT_S)
 
 
 def changing_seed(now: float) -> int:
-    """A seed under which the next slots alternate, as far as a few can."""
+    """A seed under which the next slots alternate: those of the test, after as many in which Envoy may still start."""
     first = int(now // SLOT_S) + 1
     for seed in range(10_000):
-        drawn = [is_paused(HALF, seed, (first + slot) * SLOT_S) for slot in range(SLOTS)]
+        drawn = [is_paused(HALF, seed, (first + slot) * SLOT_S) for slot in range(2 * SLOTS)]
         if all(one != two for one, two in pairwise(drawn)):
             return seed
     raise AssertionError("no seed")
@@ -71,7 +71,7 @@ async def test_a_pause_begins_and_ends_within_a_second_of_its_slot(tmp_path: Pat
 async def misbehaves(head: Message, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     how = head.header("x-how")
     if how == "late":
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.0)
         await answer(writer, "200 OK", [])
         return True
     if how == "error":
@@ -125,7 +125,7 @@ async def test_requests_that_ended_are_counted_with_their_first_byte_and_their_e
         got = await live_path(capture, paused=paused, requests=9)
         assert (got.requests, got.errors) == (9, 3)
         assert got.first_byte.count == 8
-        assert got.first_byte.quantile(0.5) < 0.1 < 0.28 < got.first_byte.quantile(0.75) < 0.6
+        assert got.first_byte.quantile(0.5) < 0.5 < 0.95 < got.first_byte.quantile(0.75) < 2.0
         window = (await capture.evidence()).windows[1]
         assert (window.on if paused else window.off) == LivePath()
         assert (window.paused if paused else window.sampled + window.oversized) == Amount(requests=9, bytes=1016)

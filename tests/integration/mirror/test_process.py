@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from shadowrun_mirror.breaker import FAILURES
 from shadowrun_mirror.capture.outcome_log import MAX_BATCH_BYTES
-from shadowrun_mirror.config import Arm, MirrorConfig, encode
+from shadowrun_mirror.config import Admission, Arm, MirrorConfig, encode
 from shadowrun_mirror.evidence import Evidence
 
 from tests.funnel import assert_adds_up
@@ -48,8 +48,17 @@ class Process:
 
     def __init__(self, process: asyncio.subprocess.Process, data_port: int, control_port: int) -> None:
         self.process = process
+        self.data_port = data_port
         self.data_url = f"http://127.0.0.1:{data_port}/v1/chat/completions"
         self.control_url = f"http://127.0.0.1:{control_port}"
+
+    async def until_closed(self) -> None:
+        """Waits until no connection for copies is taken any more."""
+        with contextlib.suppress(ConnectionRefusedError):
+            while True:
+                _, writer = await asyncio.open_connection("127.0.0.1", self.data_port)
+                writer.close()
+                await asyncio.sleep(0.05)
 
     async def logs(self) -> str:
         """Everything it wrote; waits for its end."""
@@ -117,21 +126,22 @@ async def evidence_of(http: httpx.AsyncClient, process: Process) -> tuple[Eviden
 
 
 async def test_sigterm_lets_pairs_finish_and_their_evidence_be_read(tmp_path: Path) -> None:
-    slow = streams(delay_s=1.0)
+    slow = streams(delay_s=4.0)
     async with Engine(slow) as baseline, Engine(slow) as candidate:
-        config = configuration([baseline.port, candidate.port])
+        patient = Admission(max_in_flight=8, timeout_s=15.0)
+        config = configuration([baseline.port, candidate.port], admission=patient)
         async with running(tmp_path, config) as process, httpx.AsyncClient(trust_env=False) as http:
             body = {"model": "m", "stream": True}
             assert (await http.post(process.data_url, json=body, headers=marks(config, 1))).status_code == 202
             process.process.send_signal(signal.SIGTERM)
-            await asyncio.sleep(0.3)
+            await asyncio.wait_for(process.until_closed(), 15)
             with pytest.raises(httpx.TransportError):
                 async with httpx.AsyncClient(trust_env=False) as other:
                     await other.post(process.data_url, json=body, headers=marks(config, 2))
             evidence, _ = await evidence_of(http, process)
             assert evidence.windows[1].classes["default"].in_flight.requests == 1
             assert not evidence.copying
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(15):
                 while evidence.windows[1].classes["default"].in_flight.requests:
                     await asyncio.sleep(0.05)
                     evidence, _ = await evidence_of(http, process)
