@@ -28,7 +28,7 @@ def passed(world: World) -> dict[str, object]:
     for _ in range(TRIES - 1):
         if world.wait_complete("faster", 240)["reason"] != "MirrorOverloaded":
             break
-        world.kubectl("delete", "shadowrun", "faster", "--timeout=90s", timeout=100)
+        world.delete_runs("faster")
         world.apply(run)
     return world.wait_complete("faster", 240)
 
@@ -118,7 +118,7 @@ def test_a_run_deleted_while_it_runs_leaves_customers_served(world: World, passe
     assert len(arms) == 2
     reachable = {*world.endpoints("chat"), *world.endpoints(SERVICE)}
     assert not arms & reachable, "no customer's request may reach an arm"
-    world.kubectl("delete", "shadowrun", "deleted", "--timeout=90s", timeout=100)
+    world.delete_runs("deleted")
     ours = "shadowrun.dev/run=deleted"
     world.until_no_pods(ours)
     assert world.all("deployments,secrets,configmaps,networkpolicies,poddisruptionbudgets", ours) == []

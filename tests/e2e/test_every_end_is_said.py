@@ -82,7 +82,7 @@ def test_bad_input_gets_one_clear_message_and_nothing_runs(world: World, name: s
     made = f"shadowrun.dev/run={name}"
     world.until("nothing left", lambda: world.all("deployments,services", made) == [], 10)
     assert world.all("pods", made) == []
-    world.kubectl("delete", "shadowrun", name, "--timeout=30s", timeout=40)
+    world.delete_runs(name)
 
 
 def test_a_refused_spec_is_accepted_once_it_is_put_right(world: World) -> None:

@@ -155,7 +155,7 @@ def test_the_gateway_copies_a_share_of_single_requests_and_a_deleted_run_takes_i
     passed = world.customers().sent - sent
     # The status is some seconds older than the customers' log: this tells a half from all and from a quarter.
     assert 0.3 < (copied["funnel"]["requests"]["seen"] - seen) / passed < 0.75
-    world.kubectl("delete", "shadowrun", "half", "--timeout=90s", timeout=100)
+    world.delete_runs("half")
     assert mirrors(world) == []
     service = world.get("service", COPIES)
     assert service is not None, "a route that somebody brings back still finds the Service it names"

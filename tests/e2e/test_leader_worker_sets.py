@@ -112,7 +112,7 @@ def test_room_is_counted_for_all_pods_of_a_group(world: World) -> None:
     said = condition_message(status, "ArmsReady")
     assert f"for {REPLICAS} of" in said, "the candidate's workers, one in each group"
     assert "a pod asks for nvidia.com/gpu 64" in said
-    world.kubectl("delete", "shadowrun", "crowded", "--timeout=120s", timeout=130)
+    world.delete_runs("crowded")
 
 
 def test_arms_are_groups_with_the_change_of_each_template(world: World) -> None:

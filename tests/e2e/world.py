@@ -15,6 +15,7 @@ import yaml
 
 from examples.demo.scenarios import RELEASE_NAMESPACE, TRAFFIC
 from tests.cluster.base import Cluster
+from tests.cluster.commands import ClusterError
 
 Manifest = dict[str, Any]
 
@@ -103,9 +104,10 @@ class World:
         self.delete_runs()
         self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
 
-    def delete_runs(self) -> None:
-        """Until the operator has let go of the last one."""
-        self.kubectl("delete", "shadowruns", "--all", "--timeout=90s", timeout=100)
+    def delete_runs(self, *names: str) -> None:
+        """These, or all, until the operator has let go of the last one."""
+        seconds = PATIENCE * 90
+        self.kubectl("delete", "shadowruns", *(names or ["--all"]), f"--timeout={seconds:.0f}s", timeout=seconds + 10)
 
     def status(self, name: str) -> Manifest:
         found = self.get("shadowrun", name)
@@ -113,11 +115,14 @@ class World:
 
     def wait(self, name: str, what: str, holds: Callable[[Manifest], bool], seconds: float) -> Manifest:
         """The status of a run once it satisfies `holds`. `seconds` are of a machine with nothing else to do."""
-        deadline = time.monotonic() + PATIENCE * seconds
-        while not holds(status := self.status(name)):
-            if time.monotonic() > deadline:
-                raise NeverHappenedError(f"{name}: no {what} within {PATIENCE * seconds} s; {_told(status)}")
-            time.sleep(1)
+        status: Manifest = {}
+
+        def satisfied() -> bool:
+            nonlocal status
+            status = self.status(name)
+            return holds(status)
+
+        self.until(f"{what} of {name}", satisfied, seconds, lambda: _told(status))
         return status
 
     def wait_phase(self, name: str, phase: str, seconds: float) -> Manifest:
@@ -126,24 +131,36 @@ class World:
     def wait_complete(self, name: str, seconds: float) -> Manifest:
         return self.wait(name, "end", lambda s: condition(s, "Complete") == "True", seconds)
 
-    def until(self, what: str, holds: Callable[[], bool], seconds: float) -> None:
+    def until(
+        self, what: str, holds: Callable[[], bool], seconds: float, last_seen: Callable[[], str] = lambda: ""
+    ) -> None:
+        """Until it holds. A cluster that could not be asked has not said no: it is asked again."""
         deadline = time.monotonic() + PATIENCE * seconds
-        while not holds():
+        error = ""
+        while True:
+            try:
+                if holds():
+                    return
+            except ClusterError as not_yet:
+                error = f"; the last error: {not_yet}"
             if time.monotonic() > deadline:
-                raise NeverHappenedError(f"{what}: not within {PATIENCE * seconds} s")
-            time.sleep(0.5)
+                raise NeverHappenedError(f"{what}: not within {PATIENCE * seconds} s; {last_seen()}{error}")
+            time.sleep(1)
 
     def until_no_pods(self, selector: str) -> None:
         """Until the last pod is gone: a drain, and the garbage collector of a busy cluster, may take a while."""
-        deadline = time.monotonic() + 150
-        while left := self.all("pods", selector):
-            if time.monotonic() > deadline:
-                told = [
-                    f"{p['metadata']['name']} ({p['metadata'].get('deletionTimestamp', 'not told to go')})"
-                    for p in left
-                ]
-                raise NeverHappenedError(f"pods left after 150 s: {', '.join(told)}")
-            time.sleep(0.5)
+        left: list[Manifest] = []
+
+        def gone() -> bool:
+            nonlocal left
+            left = self.all("pods", selector)
+            return left == []
+
+        def last_seen() -> str:
+            metas = [pod["metadata"] for pod in left]
+            return ", ".join(f"{m['name']} ({m.get('deletionTimestamp', 'not told to go')})" for m in metas)
+
+        self.until(f"no pod of {selector}", gone, 90, last_seen)
 
     def serve_customers(self, primary: str = "chat", *, rate: float = 8, connection: str = "keep") -> None:
         """Customers who never stop, from the moment the capture Service has someone behind it."""
@@ -162,9 +179,15 @@ class World:
         )
 
     def customers(self, primary: str = "chat", connection: str = "keep") -> Customers:
-        """What they have seen, from their own log."""
-        log = self.kubectl("logs", f"deployment/{customers_name(primary, connection)}", "--tail=-1")
-        lines = log.splitlines()
+        """What they have seen, from their own log, which a pod has only once it has started."""
+        lines: list[str] = []
+
+        def read() -> bool:
+            log = self.kubectl("logs", f"deployment/{customers_name(primary, connection)}", "--tail=-1")
+            lines.extend(log.splitlines())
+            return True
+
+        self.until(f"the log of customers of {primary}", read, 60)
         failures = tuple(line for line in lines if line.startswith("{") and '"failure"' in line)
         counts = [line.split() for line in lines if line.startswith("sent ")]
         last = counts[-1] if counts else ["sent", "0", "ok", "0", "failed", "0"]
@@ -211,19 +234,31 @@ class World:
         return self.cluster.kubectl("-n", self.release.namespace, *args, **more)
 
     def everything_written(self) -> dict[str, str]:
-        """All that could hold content: objects of the namespace (Secrets too), logs of our pods, and their metrics."""
+        """All that could hold content: objects of the namespace (Secrets too), logs of our pods, and their metrics.
+
+        Of a pod that goes meanwhile, what could still be read.
+        """
         kinds = "shadowruns,configmaps,secrets,events,deployments,services,pods"
         written = {"objects": self.kubectl("get", kinds, "-o", "yaml")}
         for pod in self.all("pods", "app.kubernetes.io/managed-by=shadowrun"):
             name = pod["metadata"]["name"]
-            written[name] = self.kubectl("logs", name, "--all-containers", "--prefix")
-            if pod["metadata"]["labels"]["shadowrun.dev/component"] == "mirror":
-                written[f"metrics of {name}"] = self._metrics(self.namespace, name)
+            try:
+                written[name] = self.kubectl("logs", name, "--all-containers", "--prefix")
+                if pod["metadata"]["labels"]["shadowrun.dev/component"] == "mirror":
+                    written[f"metrics of {name}"] = self._metrics(self.namespace, name)
+            except ClusterError:
+                if not self._is_leaving(name):
+                    raise
         written["operator"] = self.of_operator("logs", self.release.operator, "--tail=-1")
         operators = self.of_operator("get", "pods", "-l", self.release.operator_pods, "-o", "name").split()
         for name in operators:
             written[f"metrics of {name}"] = self._metrics(self.release.namespace, name.removeprefix("pod/"))
         return written
+
+    def _is_leaving(self, pod: str) -> bool:
+        """Whether a pod is gone, or told to go."""
+        found = self.get("pod", pod)
+        return found is None or "deletionTimestamp" in found["metadata"]
 
     def _metrics(self, namespace: str, pod: str) -> str:
         return self.cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod}:9090/proxy/metrics")
