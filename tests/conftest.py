@@ -30,6 +30,8 @@ GROUPS = {
     "": "",
 }
 """The group of all tests in a folder; "": each module is one, so that its fixtures are made once."""
+E2E_TIMEOUT_S = 1800
+"""Fixtures count too, and those of whole runs install an operator, or wait for one that another process installs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,6 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     homeless = {item.path.name for item in items if not AREAS & {mark.name for mark in item.iter_markers()}}
     if homeless:
         raise pytest.UsageError(f"no area marker ({', '.join(sorted(AREAS))}) in: {', '.join(sorted(homeless))}")
+    for item in items:
+        if item.path.is_relative_to(TESTS / "e2e"):
+            item.add_marker(pytest.mark.timeout(E2E_TIMEOUT_S))
     items.sort(key=lambda item: place_of(item.path)[0])  # stable: within a module the order stays
 
 

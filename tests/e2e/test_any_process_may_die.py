@@ -21,11 +21,16 @@ PRIMARIES = ("chat", "chat-two")
 
 @pytest.fixture(scope="module")
 def forsaken(installed: Cluster, once: RunOnce) -> Iterator[World]:
-    """Where the operator goes. Its run begins first, for from there to its expiry it takes more than two minutes."""
+    """Where the operator goes as soon as its run counts, which would else be over before anybody looks.
+
+    Its run begins first, for from there to its expiry it takes more than three minutes.
+    """
     with world_with_operator(installed, own_namespaces(once)[0]) as one:
-        one.apply(shadow_run("expired", duration="20s", startDeadline="90s"))
+        one.apply(shadow_run("expired", duration="20s", startDeadline="3m"))
         one.serve_customers()
         try:
+            one.wait_phase("expired", "Running", 150)
+            one.scale_operator(0)
             yield one
         finally:
             one.scale_operator(1)
@@ -33,11 +38,9 @@ def forsaken(installed: Cluster, once: RunOnce) -> Iterator[World]:
 
 @pytest.fixture(scope="module", autouse=True)
 def world(installed: Cluster, once: RunOnce, forsaken: World) -> Iterator[World]:
-    """Where processes are killed: two runs side by side, from when the other run counts and has lost its operator."""
+    """Where processes are killed: two runs side by side, from when the other run has lost its operator."""
     with world_with_operator(installed, own_namespaces(once)[1]) as one:
         one.add_primaries(PRIMARIES[1])
-        forsaken.wait("expired", "counting", lambda s: s.get("phase") == "Running", 150)
-        forsaken.scale_operator(0)
         one.apply(
             shadow_run("operator-killed", duration="75s"),
             shadow_run("mirror-killed", primary=PRIMARIES[1], duration="75s"),
@@ -65,8 +68,8 @@ def killed(world: World) -> dict[str, Manifest]:
         for name in deaths.keys() - before.keys():
             status = world.status(name)
             if status.get("phase") == "Running" and status.get("pairs", 0) > 15:
-                before[name] = status
                 deaths[name]()
+                before[name] = status
         return before.keys() == deaths.keys()
 
     world.until("both runs count", all_killed, 200)

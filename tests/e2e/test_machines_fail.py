@@ -35,7 +35,7 @@ HOG = "import os; kept = os.memfd_create('x'); [os.write(kept, bytes(1 << 20)) f
 """Fills the memory of its container with pages of no process, so that the kernel ends the largest one there."""
 CLOCK = """
 import os, time, zlib
-right, late = time.time, 3600 + zlib.crc32(os.uname().nodename.encode()) % 600
+right, late = time.time, 3600 + zlib.crc32(os.uname().nodename.encode()) % 36_000
 time.time = lambda: right() - late
 """
 """Puts the clock of a Python process back by more than an hour, in each pod by so many seconds of its own."""
@@ -187,7 +187,7 @@ def test_a_run_lets_go_in_a_namespace_that_is_being_deleted(doomed: World) -> No
     """In which nothing can be made any more. What goes first there is up to Kubernetes; here it is the run."""
     doomed.running("doomed", pairs=0)
     doomed.cluster.kubectl("delete", "namespace", doomed.namespace, "--wait=false")
-    doomed.kubectl("delete", "shadowruns", "--all", "--timeout=120s", timeout=130)
+    doomed.delete_runs()
     assert doomed.all("shadowruns") == []
 
 
