@@ -69,12 +69,10 @@ def test_both_halves_are_judged_by_themselves(world: World, stages: dict[str, di
 
 
 def test_what_happened_is_said_by_events(world: World, stages: dict[str, dict[str, Any]]) -> None:
-    assert stages["end"]["phase"] == "Complete"
     assert {"ChangingPlaces", "PlacesChanged"} <= set(world.events("moved"))
 
 
 def test_customers_notice_nothing(world: World, stages: dict[str, dict[str, Any]]) -> None:
-    assert stages["end"]["phase"] == "Complete"
     seen = world.customers()
     assert seen.sent > 0
     assert seen.failed == 0, seen.failures
