@@ -129,7 +129,7 @@ def shadow_run(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
 async def measure(on: Cluster, *, runs: int, running: int, seconds: float) -> Table:
     """One round: the idle runs first, then those that copy, one every half second."""
     namespace, idle = f"scale-{uuid.uuid4().hex[:6]}", runs - running
-    async with connected(on) as api, alone(on, namespace), simulated(api, namespace) as replicas:
+    async with connected(on) as api, alone(on, namespace), simulated(api, namespace) as nodes:
         scene = Scene(on, Client(api), namespace)
         with operator(on, namespace) as process:
             for number in range(idle):
@@ -139,11 +139,12 @@ async def measure(on: Cluster, *, runs: int, running: int, seconds: float) -> Ta
             lags = []
             for number in range(running):
                 since = await scene.create_run(f"run-{number}")
-                replicas.runs |= {run["metadata"]["uid"]: run["metadata"]["name"] for run in await scene.runs()}
+                nodes.replicas.runs |= {run["metadata"]["uid"]: run["metadata"]["name"] for run in await scene.runs()}
                 lags.append(await scene.until_arms_stand(f"run-{number}", since))
             await scene.until("running runs", "Running", running)
             cpu, writes = await _over(scene, process, seconds)
             memory = resident_mib(process.pid)
+            nodes.removing = True
             await _remove(scene, on, namespace)
     minutes = seconds / 60
     per_idle = idle_writes / idle / minutes
@@ -251,7 +252,7 @@ async def alone(on: Cluster, namespace: str) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def simulated(api: ApiClient, namespace: str) -> AsyncIterator[Replicas]:
+async def simulated(api: ApiClient, namespace: str) -> AsyncIterator[Nodes]:
     """Nodes, pods, mirrors and captures, for as long as it lasts. All pods say that they are at this machine."""
     address = urlsplit(api.configuration.host).hostname or ""
     replicas = Replicas()
@@ -261,7 +262,7 @@ async def simulated(api: ApiClient, namespace: str) -> AsyncIterator[Replicas]:
         await nodes.create()
         work = [asyncio.create_task(nodes.beat()), asyncio.create_task(nodes.run_pods())]
         try:
-            yield replicas
+            yield nodes
         finally:
             for task in work:
                 task.cancel()

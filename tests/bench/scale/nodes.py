@@ -10,7 +10,9 @@ from typing import Any
 from kubernetes.aio import client
 from kubernetes.aio.client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
+from shadowrun_operator.cluster.client import Cluster as Client
 from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.names import Manifest
 
 from tests.bench.scale.replicas import Replicas
 
@@ -31,10 +33,12 @@ class Nodes:
     """Simulated nodes, and the pods of one namespace on them. `address` is what every pod says is its own."""
 
     def __init__(self, api: ApiClient, namespace: str, address: str, replicas: Replicas) -> None:
+        self.replicas = replicas
+        self.removing = False
+        self._client = Client(api)
         self._core = client.CoreV1Api(api)
         self._leases = client.CoordinationV1Api(api)
-        self._namespace, self._address, self._replicas = namespace, address, replicas
-        self._started: set[str] = set()
+        self._namespace, self._address = namespace, address
 
     async def create(self) -> None:
         """Ready, with room for everything."""
@@ -56,22 +60,26 @@ class Nodes:
             await asyncio.sleep(_HEARTBEAT_S)
 
     async def run_pods(self) -> None:
-        """For ever: pods that have a node are ready soon, and those that should go are gone soon."""
+        """For ever: pods that have a node are ready soon; those that should go are gone soon, while `removing`.
+
+        Few are asked for, and as plain JSON: what times the lags runs in the same loop.
+        """
         while True:
-            found = await self._core.list_namespaced_pod(self._namespace)
-            await asyncio.gather(*(self._attend(pod) for pod in found.items))
+            waiting = "" if self.removing else "status.phase=Pending"
+            found = await self._client.list("Pod", self._namespace, fields=waiting)
+            await asyncio.gather(*(self._attend(pod) for pod in found))
             await asyncio.sleep(_LOOK_S)
 
-    async def _attend(self, pod: Any) -> None:
-        meta = pod.metadata
-        if meta.deletion_timestamp is not None:
-            gone = self._core.delete_namespaced_pod(meta.name, self._namespace, grace_period_seconds=0)
+    async def _attend(self, pod: Manifest) -> None:
+        meta, spec = pod["metadata"], pod["spec"]
+        if "deletionTimestamp" in meta:
+            gone = self._core.delete_namespaced_pod(meta["name"], self._namespace, grace_period_seconds=0)
             await _allowing_404(gone)
-        elif pod.spec.node_name in node_names() and meta.uid not in self._started:
-            self._started.add(meta.uid)
-            self._replicas.pods[meta.labels[names.RUN_LABEL], meta.labels[names.COMPONENT_LABEL]] = meta.uid
-            status = self._status([container.name for container in pod.spec.containers])
-            patched = self._core.patch_namespaced_pod_status(meta.name, self._namespace, {"status": status})
+        elif spec.get("nodeName") in node_names() and pod["status"]["phase"] == "Pending":
+            labels = meta["labels"]
+            self.replicas.pods[labels[names.RUN_LABEL], labels[names.COMPONENT_LABEL]] = meta["uid"]
+            status = self._status([container["name"] for container in spec["containers"]])
+            patched = self._core.patch_namespaced_pod_status(meta["name"], self._namespace, {"status": status})
             await _allowing_404(patched)
 
     def _status(self, containers: list[str]) -> dict[str, Any]:
