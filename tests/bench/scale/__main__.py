@@ -50,24 +50,24 @@ class Scene:
     def __init__(self, on: Cluster, client: Client, namespace: str) -> None:
         self._on, self._client, self._namespace = on, client, namespace
 
-    async def create_run(self, name: str, **spec: Any) -> float:
-        """A run and the Service of its primary; when the API server had taken it, by the monotonic clock."""
+    async def create_run(self, name: str, **spec: Any) -> tuple[str, float]:
+        """A run and the Service of its primary: its uid, and when it was taken, by the monotonic clock."""
         meta = {"name": f"{name}-chat", "namespace": self._namespace}
         ports = [{"name": "http", "port": 8000, "targetPort": 8000, "protocol": "TCP"}]
         service = {"selector": {"app": name}, "ports": ports}
         await self._client.create({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": service})
-        await self._client.create(shadow_run(name, self._namespace, **spec))
-        return time.monotonic()
+        made = await self._client.create(shadow_run(name, self._namespace, **spec))
+        assert made is not None, "the namespace is new"
+        return made["metadata"]["uid"], time.monotonic()
 
     async def runs(self) -> list[dict[str, Any]]:
         """All of them as they are stored."""
         return await self._client.list("ShadowRun", self._namespace)
 
-    async def deployments(self) -> set[str]:
-        """Names of those that the operator made."""
-        selector = "app.kubernetes.io/managed-by=shadowrun"
-        found = await self._client.list("Deployment", self._namespace, selector=selector, bare=True)
-        return {item["metadata"]["name"] for item in found}
+    async def arms(self, name: str) -> list[dict[str, Any]]:
+        """The Deployments of a run's arms, as far as they are there."""
+        asked = (self._client.get("Deployment", self._namespace, f"{name}-{arm}", bare=True) for arm in ARMS)
+        return [found for found in await asyncio.gather(*asked) if found is not None]
 
     async def until(self, what: str, phase: str, number: int) -> None:
         """Until so many runs are in a phase."""
@@ -80,8 +80,7 @@ class Scene:
 
     async def until_arms_stand(self, name: str, since: float) -> float:
         """Milliseconds since then until both arms of a run are there."""
-        wanted = {f"{name}-{arm}" for arm in ARMS}
-        while not wanted <= await self.deployments():
+        while len(await self.arms(name)) < len(ARMS):
             if time.monotonic() > since + PATIENCE_S:
                 raise TimeoutError(f"{name} has no arms after {PATIENCE_S:.0f} s")
             await asyncio.sleep(0.05)
@@ -127,7 +126,7 @@ def shadow_run(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
 
 
 async def measure(on: Cluster, *, runs: int, running: int, seconds: float) -> Table:
-    """One round: the idle runs first, then those that copy, one every half second."""
+    """One round: the idle runs first, then those that copy, each created when the one before it has its arms."""
     namespace, idle = f"scale-{uuid.uuid4().hex[:6]}", runs - running
     async with connected(on) as api, alone(on, namespace), simulated(api, namespace) as nodes:
         scene = Scene(on, Client(api), namespace)
@@ -138,9 +137,10 @@ async def measure(on: Cluster, *, runs: int, running: int, seconds: float) -> Ta
             idle_cpu, idle_writes = await _over(scene, process, seconds)
             lags = []
             for number in range(running):
-                since = await scene.create_run(f"run-{number}")
-                nodes.replicas.runs |= {run["metadata"]["uid"]: run["metadata"]["name"] for run in await scene.runs()}
-                lags.append(await scene.until_arms_stand(f"run-{number}", since))
+                name = f"run-{number}"
+                uid, since = await scene.create_run(name)
+                nodes.replicas.runs[uid] = name
+                lags.append(await scene.until_arms_stand(name, since))
             await scene.until("running runs", "Running", running)
             cpu, writes = await _over(scene, process, seconds)
             memory = resident_mib(process.pid)
