@@ -3,7 +3,7 @@
 The first step that fails ends the steps of this pass, for later ones may rest on it; but nothing rests on a `Delete`.
 Mirrors that have to stop copying are told all the same.
 The refusal is said in the status and in an event, and every step is repeated on the next pass. A patch of the candidate
-that the API server refuses is an answer, kept for the next observation.
+that the API server refuses is an answer, kept for the next observation; it ends the steps of this pass too.
 """
 
 import asyncio
@@ -102,6 +102,8 @@ async def apply_steps(cluster: Cluster, namespace: str, steps: Iterable[Step], m
             if not isinstance(step, Delete):
                 raise
             refused = refused or refusal
+        if memory is not None and memory.refusal:
+            break  # nothing is made beside a candidate that was refused
     if refused is not None:
         raise refused
 
@@ -139,7 +141,7 @@ async def apply_step(cluster: Cluster, namespace: str, step: Step, memory: Memor
             except ApiRefusal as refusal:
                 if memory is None or refusal.status not in _BAD_PATCH or refusal.reason == "Conflict":
                     raise
-                memory.refusal = refusal.message
+                memory.refusal = refusal.message or str(refusal)
 
 
 async def write_status(

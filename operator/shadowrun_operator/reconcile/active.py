@@ -61,7 +61,7 @@ _UNDONE = {"expiry_time": None, "arms": (), "difference": (), "provenance": Prov
 
 
 def preparing(seen: Observation, record: RunRecord) -> Plan:
-    """The candidate first; all the rest once it carries its patch; copying once all is ready and matches."""
+    """The candidate first; the other arms once it has taken its patch; then the rest; copying once all is ready."""
     done = progress(seen)
     end = ending(seen, done)
     if end is not None:

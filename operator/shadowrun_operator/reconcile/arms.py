@@ -16,9 +16,10 @@ from shadowrun_operator.reconcile.record import RunRecord
 
 
 def candidate_steps(seen: Observation, record: RunRecord) -> list[Step]:
-    """The candidate alone, still without a pod, and then its patch: the API server may refuse that.
+    """The candidate, still without a pod, then its patch, and the other arms: none is made where that is refused.
 
-    Only network policies are made before, so that they hold from the first pod on.
+    Only network policies are made before, so that they hold from the first pod on. Groups need another look: their sets
+    are made of drafts as the API server has stored them.
     """
     candidate, source = seen.run.spec.arms.candidate, record.source
     replicas = 0 if seen.grouped else seen.run.spec.arms.replicas
@@ -30,7 +31,7 @@ def candidate_steps(seen: Observation, record: RunRecord) -> list[Step]:
         own = part_of_change(change, part, source)
         body = candidate_patch(own, replicas=replicas, spec_hash=record.spec_hash)
         steps.append(PatchCandidate(names.object_name(seen.run.name, name), body))
-    return steps
+    return steps if seen.grouped else [*steps, *_missing(seen, record)]
 
 
 def is_patched(seen: Observation, record: RunRecord) -> bool:
@@ -44,8 +45,7 @@ def is_patched(seen: Observation, record: RunRecord) -> bool:
 
 def arm_steps(seen: Observation, record: RunRecord) -> list[Step]:
     """Create what is missing of the arms. The candidate is patched already."""
-    made = [step for arm in seen.run.spec.made_arms for step in _steps_of(seen, record, arm)]
-    return [*made, *arm_access_steps(seen, record)]
+    return [*_missing(seen, record), *arm_access_steps(seen, record)]
 
 
 def arm_access_steps(seen: Observation, record: RunRecord) -> list[Step]:
@@ -78,6 +78,10 @@ def arm_identities(seen: Observation) -> dict[str, str]:
     return {
         arm: f"{item['metadata'].get('uid', '')}/{item['metadata'].get('generation', 0)}" for arm, item in found if item
     }
+
+
+def _missing(seen: Observation, record: RunRecord) -> list[Step]:
+    return [step for arm in seen.run.spec.made_arms for step in _steps_of(seen, record, arm)]
 
 
 def _steps_of(seen: Observation, record: RunRecord, arm: str) -> list[Step]:

@@ -1,8 +1,8 @@
 """`Plan`: all that should be done after one observation, as data. Types only; `cluster.apply` carries it out.
 
 Order: the record and the books are stored, then the steps run one after another (the first that fails ends them,
-unless it is a `Delete`), then the configuration is pushed, then the status is written, then events are recorded. Every
-step may be repeated.
+unless it is a `Delete`; a `PatchCandidate` that is refused ends them too, and is no failure), then the configuration is
+pushed, then the status is written, then events are recorded. Every step may be repeated.
 """
 
 from dataclasses import dataclass

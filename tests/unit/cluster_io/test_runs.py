@@ -152,7 +152,7 @@ async def test_a_refused_step_is_said_in_the_status_and_once_as_an_event_and_is_
         assert _status(cluster)["phase"] == "Preparing"
     assert _events(cluster).count("Refused") == 1
     await runs.pass_once("inference", "x")
-    assert cluster.names("Deployment") == ["chat", "x-candidate"]
+    assert cluster.names("Deployment") == ["chat", "x-baseline", "x-candidate"]
     await runs.close()
 
 
@@ -306,17 +306,39 @@ async def test_a_run_made_between_two_lists_of_the_sweeper_is_no_orphan(monkeypa
     await runs.close()
 
 
-async def test_a_patch_the_api_server_refuses_becomes_a_condition_and_the_arms_go() -> None:
+@pytest.mark.parametrize(("message", "said"), [("args: must be strings", "args: must be strings"), ("", "422 Invalid")])
+async def test_a_patch_the_api_server_refuses_becomes_a_condition_and_the_arms_go(message: str, said: str) -> None:
     cluster, runs = _world()
     await runs.pass_once("inference", "x")
-    cluster.refusals["patch", "Deployment"] = ApiRefusal(422, "Invalid", "args: must be strings")
+    cluster.refusals["patch", "Deployment"] = ApiRefusal(422, "Invalid", message)
     await runs.pass_once("inference", "x")
     await runs.pass_once("inference", "x")
+    assert _made(cluster) == ["x-candidate"], "nothing beside a candidate that was refused"
     accepted = next(c for c in _status(cluster)["conditions"] if c["type"] == "Accepted")
     assert (accepted["status"], accepted["reason"]) == ("False", "PatchInvalid")
-    assert "args: must be strings" in accepted["message"]
+    assert said in accepted["message"]
     assert cluster.names("Deployment") == ["chat"]
     await runs.close()
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [ApiRefusal(409, "Conflict", "modified"), ApiRefusal(500, "InternalError", "etcd"), ApiUnreachable("no answer")],
+)
+async def test_no_other_arm_is_made_before_the_candidate_has_its_patch(refusal: Any) -> None:
+    cluster, runs = _world()
+    await runs.pass_once("inference", "x")
+    for _ in range(2):
+        cluster.refusals["patch", "Deployment"] = refusal
+        await runs.pass_once("inference", "x")
+        assert _made(cluster) == ["x-candidate"]
+    await runs.pass_once("inference", "x")
+    assert _made(cluster) == ["x-candidate", "x-baseline"]
+    await runs.close()
+
+
+def _made(cluster: FakeCluster) -> list[str]:
+    return [name for verb, kind, name in cluster.calls if (verb, kind) == ("create", "Deployment")]
 
 
 async def test_a_body_the_models_cannot_read_is_said_in_its_status_once() -> None:

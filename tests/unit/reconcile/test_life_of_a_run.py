@@ -60,20 +60,23 @@ def test_the_expiry_is_written_once_at_acceptance() -> None:
     assert world.mirror.expiry == expected
 
 
-def test_only_the_candidate_without_a_pod_is_made_before_its_patch_is_accepted() -> None:
+def test_the_candidate_is_made_without_a_pod_and_patched_before_anything_else_of_the_arms_and_the_path() -> None:
     world = World.with_spec(arms={"control": "Enabled"})
     world.turn()
-    policy, candidate, patch = reconcile(world.observe()).steps
+    policy, candidate, patch, *others = reconcile(world.observe()).steps
     assert isinstance(policy, Apply)
     assert policy.manifest["kind"] == "NetworkPolicy"
     assert isinstance(candidate, Create)
     assert (candidate.manifest["metadata"]["name"], candidate.manifest["spec"]["replicas"]) == ("x-candidate", 0)
     assert isinstance(patch, PatchCandidate)
+    assert [s.manifest["metadata"]["name"] for s in others if isinstance(s, Create)] == ["x-baseline", "x-control"]
+    assert len(others) == 2
     world.turn()
     second = reconcile(world.observe())
     made = {(s.manifest["kind"], s.manifest["metadata"]["name"]) for s in second.steps if isinstance(s, Apply | Create)}
     assert {("Service", "chat-shadowed"), ("Deployment", "x-capture"), ("Deployment", "x-mirror")} <= made
-    assert {("Deployment", "x-baseline"), ("Deployment", "x-control"), ("Service", "x-candidate")} <= made
+    assert {("Service", "x-baseline"), ("Service", "x-control"), ("Service", "x-candidate")} <= made
+    assert not {("Deployment", "x-baseline"), ("Deployment", "x-control")} & made, "they stand"
 
 
 def test_the_capture_service_selects_the_primary_until_all_is_ready_and_again_at_the_end() -> None:

@@ -349,7 +349,9 @@ class World:
             self._count(uid, share[taking.index(uid)] if uid in taking else 0, place)
 
     def step(self, step: Step) -> None:
-        """Carry out one step as the API server would."""
+        """Carry out one step as the API server would; none after a patch of the candidate that was refused."""
+        if self.refusal:
+            return
         match step:
             case Create(manifest):
                 self._refuse_users(manifest["kind"], manifest["metadata"]["name"])
