@@ -6,7 +6,7 @@ import logging
 import secrets
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -25,7 +25,7 @@ from shadowrun_operator.cluster.pods import lost, nodes_named, pods_of
 from shadowrun_operator.cluster.replicas import Replicas
 from shadowrun_operator.cluster.room import free_room
 from shadowrun_operator.cluster.routes import route_seen
-from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests import groups, names
 from shadowrun_operator.manifests.arms import service_in
 from shadowrun_operator.manifests.attempts import LEDGER, earlier_attempts
 from shadowrun_operator.manifests.bootstrap import capture_ports
@@ -122,7 +122,7 @@ async def observe(
         recalled("ledger", lambda: _ledger(cluster, run, record)),
         route_seen(cluster, run, with_gateways=record is None),
         recalled(arm_nodes, lambda: nodes_named(cluster, arm_nodes)),
-        _room(cluster, run, record, own_pods, memory),
+        _room(cluster, run, record, own_pods, memory, stands=_arm_stands(run, objects)),
     )
     _remember_giving_back(memory, capture_service, now, filtered=_is_filtered(route, run))
     return Observation(
@@ -285,21 +285,37 @@ async def _arm_services(cluster: Cluster, run: ShadowRun) -> dict[str, Manifest]
     return {name: item for name, item in zip(wanted, found, strict=True) if item is not None}
 
 
+def _arm_stands(run: ShadowRun, objects: Mapping[tuple[str, str], Manifest]) -> bool:
+    wanted = [part for arm in run.spec.made_arms for part in (("Deployment", arm), (groups.KIND, groups.set_of(arm)))]
+    return any((kind, names.object_name(run.name, part)) in objects for kind, part in wanted)
+
+
 async def _room(
-    cluster: Cluster, run: ShadowRun, record: RunRecord | None, pods: Iterable[Pod], memory: Memory
+    cluster: Cluster, run: ShadowRun, record: RunRecord | None, pods: Iterable[Pod], memory: Memory, *, stands: bool
 ) -> tuple[NodeRoom, ...] | None:
-    """What is left of the arms' pool, as long as some of their pods have no node; looked at only every so often."""
+    """What is left of the arms' pool, as long as some of their pods have no node; looked at only every so often.
+
+    And only once an arm stands: no arm has to wait for the look.
+    """
     arms, now = run.spec.made_arms, time.monotonic()
-    landed = sum(1 for pod in pods if pod.component in arms and pod.node)
+    landed = {pod.uid for pod in pods if pod.component in arms and pod.node}
     leaving = run.metadata.deletion_timestamp is not None or bool(run.spec.stop.reason)
-    if leaving or record is None or record.copying_since or record.ended_at:
+    if leaving or not stands or record is None or record.copying_since or record.ended_at:
         return None
-    if landed >= len(arms) * run.spec.arms.replicas * pods_each(record.source):
+    if len(landed) >= len(arms) * run.spec.arms.replicas * pods_each(record.source):
         return None
     if not memory.room_at or now >= memory.room_at + (NO_ROOM_S if memory.room is None else ROOM_S):
         pool = common_pool(run.spec.hardware.node_selector, record.source)
-        memory.room, memory.room_at = await free_room(cluster, pool), now
+        memory.room, memory.room_at = await free_room(cluster, pool, partial(_waits, run, landed)), now
     return memory.room
+
+
+def _waits(run: ShadowRun, landed: Container[str], pod: Manifest) -> bool:
+    """Whether it is an arm's pod that had no node when this pass looked, or was not there yet."""
+    meta = pod["metadata"]
+    labels, arms = meta.get("labels", {}), run.spec.made_arms
+    ours = meta["namespace"] == run.namespace and labels.get(names.RUN_LABEL) == run.name
+    return ours and labels.get(names.COMPONENT_LABEL) in arms and meta["uid"] not in landed
 
 
 async def _source(cluster: Cluster, run: ShadowRun) -> Manifest | None:

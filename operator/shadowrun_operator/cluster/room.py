@@ -4,8 +4,9 @@ That takes all pods of those nodes, of whatever namespace: where they can't be l
 """
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable, Cluster
 from shadowrun_operator.manifests.names import Manifest
@@ -21,9 +22,12 @@ LOOK_S = 5.0
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
-async def free_room(cluster: Cluster, pool: Mapping[str, str]) -> tuple[NodeRoom, ...] | None:
+async def free_room(
+    cluster: Cluster, pool: Mapping[str, str], waits: Callable[[Manifest], bool]
+) -> tuple[NodeRoom, ...] | None:
     """Every node with these labels; None where that cannot be told, for whatever reason: nothing rests on it.
 
+    `waits`: whether a pod is one of those that room is looked for: it takes none, though it may have a node by now.
     One list after another: a look must not be a burst of lists of all namespaces.
     """
     selector = ",".join(f"{key}={value}" for key, value in sorted(pool.items()))
@@ -36,14 +40,14 @@ async def free_room(cluster: Cluster, pool: Mapping[str, str]) -> tuple[NodeRoom
     except (ApiRefusal, ApiUnreachable, TimeoutError) as error:
         log.info("The room on nodes is not known: %s", error or type(error).__name__)
         return None
-    return tuple(_room(node, found) for node, found in zip(nodes, pods, strict=True))
+    return tuple(_room(node, itertools.filterfalse(waits, bound)) for node, bound in zip(nodes, pods, strict=True))
 
 
 def _bound_to(node: str) -> str:
     return f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
 
 
-def _room(node: Manifest, pods: list[Manifest]) -> NodeRoom:
+def _room(node: Manifest, pods: Iterable[Manifest]) -> NodeRoom:
     free = {key: amount(key, given) for key, given in node.get("status", {}).get("allocatable", {}).items()}
     for pod in pods:
         for key, asked in {**requests(pod["spec"]), "pods": 1}.items():

@@ -148,11 +148,13 @@ async def test_a_look_at_the_room_on_nodes_that_fails_fails_nothing_else(refusal
     await runs.close()
 
 
-@pytest.mark.parametrize("leaves", ["deleted", "stopped", "stays"])
-async def test_the_room_on_nodes_is_of_no_interest_to_a_run_that_leaves(leaves: str) -> None:
+@pytest.mark.parametrize("leaves", ["deleted", "stopped", "has no arms", "stays"])
+async def test_the_room_on_nodes_is_of_no_interest_to_a_run_that_leaves_and_no_arm_waits_for_it(leaves: str) -> None:
     cluster = cluster_with(run())
     runs = runs_on(cluster)
-    await runs.pass_once("inference", "x")
+    for _ in range(1 if leaves == "has no arms" else 2):
+        await runs.pass_once("inference", "x")
+    assert ("x-baseline" in cluster.names("Deployment")) == (leaves != "has no arms")
     asked: list[str] = []
 
     async def list_few(kind: str, most: int, **_: str) -> None:

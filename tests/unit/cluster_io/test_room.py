@@ -6,9 +6,16 @@ from typing import Any, cast
 import pytest
 from shadowrun_operator.cluster import room as room_module
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable, Cluster
+from shadowrun_operator.cluster.memory import Memory
+from shadowrun_operator.cluster.observe import observe
 from shadowrun_operator.cluster.room import MOST_NODES, free_room
-from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests import names
+from shadowrun_operator.manifests.names import Manifest, RunRef
 from shadowrun_operator.reconcile.observation import NodeRoom
+
+from tests.unit.cluster_io.test_modes import SETTINGS, cluster_with, run
+from tests.unit.cluster_io.test_routes import runs_on
+from tests.unit.cluster_io.wire import answering, nobody
 
 pytestmark = pytest.mark.operator
 
@@ -48,7 +55,7 @@ def _node(name: str) -> Manifest:
 
 
 def _room(nodes: Nodes, **pool: str) -> tuple[NodeRoom, ...] | None:
-    return asyncio.run(free_room(cast(Cluster, cast(Any, nodes)), pool))
+    return asyncio.run(free_room(cast(Cluster, cast(Any, nodes)), pool, lambda _: False))
 
 
 def test_what_is_bound_to_a_node_is_taken_from_what_it_offers() -> None:
@@ -64,6 +71,35 @@ def test_what_is_bound_to_a_node_is_taken_from_what_it_offers() -> None:
 @pytest.mark.parametrize("refused", [403, 429, 500, ApiUnreachable("GET /api/v1/pods: TimeoutError")])
 def test_nothing_is_known_where_pods_of_other_namespaces_cannot_be_read(refused: int | Exception) -> None:
     assert _room(Nodes(2, refused=refused)) is None
+
+
+@pytest.mark.parametrize(
+    ("known", "free"), [(True, 1), (False, 2)], ids=["it was seen there", "it got there after this pass had looked"]
+)
+async def test_room_is_not_taken_by_pods_that_it_is_looked_for(known: bool, free: int) -> None:
+    cluster = cluster_with(run())
+    node = {"name": "n", "labels": {"pool": "a"}}
+    cluster.put({"kind": "Node", "metadata": node | {"namespace": ""}, "status": {"allocatable": {"pods": "3"}}})
+    runs = runs_on(cluster)
+    for _ in range(2):
+        await runs.pass_once("inference", "x")
+    for name, labels in (
+        ("theirs", {}),
+        ("x-baseline-0", names.labels(RunRef(name="x", namespace="", uid=""), "baseline")),
+    ):
+        meta = {"name": name, "namespace": "inference", "labels": labels}
+        cluster.put({"kind": "Pod", "metadata": meta, "spec": {"nodeName": "n", "containers": []}})
+    listed = cluster.list
+
+    async def before_it_was_bound(kind: str, namespace: str = "", **selectors: Any) -> list[Manifest]:
+        own = kind == "Pod" and bool(namespace)
+        return [] if own and not known else await listed(kind, namespace, **selectors)
+
+    cluster.list = before_it_was_bound  # type: ignore[method-assign]
+    body = cluster.objects[names.KIND, "inference", "x"]
+    seen = await observe(cluster, answering(nobody), SETTINGS, body, Memory())  # type: ignore[arg-type]
+    assert [room.free for room in seen.room or ()] == [{"pods": free}]
+    await runs.close()
 
 
 def test_several_nodes_are_looked_at_one_after_another() -> None:

@@ -80,18 +80,21 @@ async def test_while_nothing_happens_a_pass_reads_what_is_decided_on_and_the_res
 
 
 @pytest.mark.parametrize(
-    ("spec", "starting", "phase", "most"),
+    ("mode", "spec", "placed", "phase", "most"),
     [
-        (NOBODY, True, "Pending", ALWAYS + OWN + NAMES + 4),
-        ({}, False, "Preparing", ALWAYS + OWN + 7),  # pods, template, ledger, node, other runs, and the room: 2 lists
+        ("proxy", NOBODY, True, "Pending", ALWAYS + OWN + NAMES + 4),
+        ("proxy", {}, True, "Preparing", ALWAYS + OWN + 5),  # pods, template, ledger, other runs, node
+        ("crossover", {}, False, "Preparing", ALWAYS + OWN + 7),  # no node of theirs, but the room on two: 3 lists
     ],
 )
 async def test_who_is_about_to_make_something_asks_everything_every_time(
-    spec: dict[str, Any], starting: bool, phase: str, most: int
+    mode: str, spec: dict[str, Any], placed: bool, phase: str, most: int
 ) -> None:
     requests = Requests()
-    with begun("proxy", requests) as life:
-        life.world.starting = starting
+    with begun(mode, requests) as life:
+        life.world.starting = False
+        if not placed:
+            life.world.nodes.clear()  # no arm's pod is given a node
         life.edit(**spec)
         await life.until_phase(phase)
         reads = await _reads(life, requests, 60.0)
