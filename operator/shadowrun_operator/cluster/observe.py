@@ -19,7 +19,7 @@ from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.cluster.client import Cluster
 from shadowrun_operator.cluster.evidence_store import Stored, parts_of, read_back
 from shadowrun_operator.cluster.memory import Memory
-from shadowrun_operator.cluster.neighbours import Neighbours
+from shadowrun_operator.cluster.neighbours import Neighbour, Neighbours
 from shadowrun_operator.cluster.own_objects import config_maps, foreign, forget_books, labelled, sets_of, sorted_out
 from shadowrun_operator.cluster.pods import lost, nodes_named, pods_of
 from shadowrun_operator.cluster.replicas import Replicas
@@ -78,13 +78,19 @@ async def observe(
     async def recalled(what: Hashable, ask: Callable[[], Awaitable[T]], seconds: float = kept_s) -> T:
         return await memory.recall.told((run.metadata.generation, what), ask, seconds=seconds)
 
-    primary, source, capture_service, maps, others_found, own_pods = await asyncio.gather(
+    primary, source, capture_service, (maps, others_found), own_pods, (neighbours, ledger) = await asyncio.gather(
         cluster.get("Service", run.namespace, spec.primary.service.name),
         recalled("source", lambda: _source(cluster, run)),
         _maybe(cluster, "Service", run.namespace, spec.capture.service_name),
-        config_maps(cluster, run, memory, evidence_only=kept_s > 0),
-        recalled("objects", lambda: labelled(cluster, run)),
+        asyncio.gather(
+            config_maps(cluster, run, memory, evidence_only=kept_s > 0),
+            recalled("objects", lambda: labelled(cluster, run)),
+        ),
         recalled("pods", lambda: pods_of(cluster, run), pods_s),
+        asyncio.gather(
+            _neighbours(cluster, run, memory.neighbours, seconds=kept_s),
+            recalled("ledger", lambda: _ledger(cluster, run)),
+        ),
     )
     objects, _ = sorted_out([*maps, *others_found], run)
     kept = objects.get(("ConfigMap", names.object_name(run.name, names.EVIDENCE)))
@@ -116,10 +122,9 @@ async def observe(
     memory.books = books
     forget_books(memory, run)
     arm_nodes = tuple(sorted({pod.node for pod in own_pods if pod.node and pod.component in spec.arm_names}))
-    surroundings, (siblings, others), ledger, route, nodes, room = await asyncio.gather(
+    siblings, others = _others(run, neighbours)
+    surroundings, route, nodes, room = await asyncio.gather(
         recalled("surroundings", lambda: _surroundings(cluster, run, record, objects)),
-        _others(cluster, run, record, memory.neighbours, seconds=kept_s),
-        recalled("ledger", lambda: _ledger(cluster, run, record)),
         route_seen(cluster, run, with_gateways=record is None),
         recalled(arm_nodes, lambda: nodes_named(cluster, arm_nodes)),
         _room(cluster, run, record, own_pods, memory, stands=_arm_stands(run, objects)),
@@ -216,24 +221,33 @@ async def _surroundings(
     return _Surroundings(arm_services, credential_found, strangers)
 
 
-async def _ledger(cluster: Cluster, run: ShadowRun, record: RunRecord | None) -> Manifest | None:
-    uncounted = record is None or not (record.indicators or record.ended_at)
+async def _ledger(cluster: Cluster, run: ShadowRun) -> Manifest | None:
+    """Until pairs count. The record may be further than the status says: then it is asked for once in vain."""
+    uncounted = run.status.phase in ("Pending", "Preparing", "WarmingUp")
     return await cluster.get("ConfigMap", run.namespace, LEDGER) if uncounted else None
 
 
-async def _others(
-    cluster: Cluster, run: ShadowRun, record: RunRecord | None, neighbours: Neighbours, *, seconds: float
-) -> tuple[tuple[str, ...], tuple[OtherRun, ...]]:
+async def _neighbours(
+    cluster: Cluster, run: ShadowRun, neighbours: Neighbours, *, seconds: float
+) -> tuple[Neighbour, ...]:
+    """All runs of the namespace, until this one copies: it has had its turn then, and looking at all of them costs.
+
+    Of two that were accepted at once the newer has to yield. So an accepted one goes by a list begun in this very pass,
+    after its status has said so: no older run that was accepted before that is missed when the first arm is made.
+    """
+    waits = run.status.phase in ("Pending", "Preparing")
+    return await neighbours.of(cluster, run.namespace, seconds=seconds) if waits else ()
+
+
+def _others(run: ShadowRun, neighbours: Iterable[Neighbour]) -> tuple[tuple[str, ...], tuple[OtherRun, ...]]:
     """Of the other runs of the namespace: the hash of the spec of each that has copied traffic; and the active ones.
 
     Active are those accepted, and those older than this one that are still to be looked at, unless they are planned for
-    a later time. A run that has copied has had its turn: no other one matters to it, and looking at all of them costs.
+    a later time.
     """
-    if record is not None and record.copying_since:
-        return (), ()
     found, hashes = [], []
     own_age = _age(run)
-    for other in await neighbours.of(cluster, run.namespace, seconds=seconds):
+    for other in neighbours:
         if not isinstance(other, ShadowRun):
             # Its own loop says so in its status. What an operator that could read it made may still stand.
             meta = other["metadata"]
@@ -330,9 +344,11 @@ async def _maybe(cluster: Cluster, kind: str, namespace: str, name: str) -> Mani
 
 async def _stored(cluster: Cluster, manifest: Manifest | None, run: ShadowRun, *, with_books: bool) -> Stored:
     """Record and books; what somebody made unreadable counts as gone, since a run must end all the same."""
+    if manifest is None:
+        return read_back(None, run.uid)
     wanted = parts_of(manifest, run.name) if with_books else []
     parts = await asyncio.gather(*(cluster.get("ConfigMap", run.namespace, name) for name in wanted))
-    if manifest is not None and not with_books:
+    if not with_books:
         manifest = {**manifest, "binaryData": {}}
     read = partial(read_back, manifest, run.uid, parts)
     try:

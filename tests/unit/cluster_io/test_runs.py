@@ -479,6 +479,31 @@ async def test_two_runs_on_one_primary_are_not_both_accepted() -> None:
     await runs.close()
 
 
+async def test_a_run_yields_to_an_older_one_that_was_accepted_as_soon_as_it_was_itself() -> None:
+    """The list that it goes by is begun after its own acceptance can be seen by others, and is no older one."""
+    cluster, runs = _world()
+    refused = {"type": "Accepted", "status": "False", "reason": "PatchInvalid", "message": "no"}
+    older = _body(phase="Pending", conditions=[refused | {"lastTransitionTime": times.written(time.time())}])
+    older["metadata"] |= {"name": "y", "uid": "older", "creationTimestamp": times.written(time.time() - 60)}
+    cluster.put(older)
+    said = cluster.apply_status
+
+    async def then_the_older_one_is_accepted(manifest: dict[str, Any]) -> dict[str, Any]:
+        found = await said(manifest)
+        accepted = cluster.objects[names.KIND, "inference", "y"]["status"]
+        accepted["conditions"][0] |= {"status": "True", "reason": "Accepted"}
+        return found
+
+    cluster.apply_status = then_the_older_one_is_accepted  # type: ignore[method-assign]
+    await runs.pass_once("inference", "x")
+    assert _status(cluster)["phase"] == "Preparing"
+    await runs.pass_once("inference", "x")
+    own = next(c for c in _status(cluster)["conditions"] if c["type"] == "Accepted")
+    assert (_status(cluster)["phase"], own["reason"]) == ("Pending", "CaptureInUse")
+    assert _made(cluster) == []
+    await runs.close()
+
+
 async def test_an_object_of_a_user_under_a_name_the_run_needs_is_never_overwritten() -> None:
     cluster, runs = _world()
     cluster.put({"kind": "Deployment", "metadata": {"name": "x-mirror", "namespace": "inference"}, "spec": {"a": 1}})
