@@ -23,7 +23,6 @@ from shadowrun_operator.cluster.runs import FOLLOW_S, SWEEP_S, Runs
 from shadowrun_operator.manifests import names
 from shadowrun_operator.reconcile.observation import Settings
 
-FINALIZER = "shadowrun.dev/teardown"
 _OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
 
 log = logging.getLogger(__name__)
@@ -58,7 +57,7 @@ async def startup(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
     for chatty in ("kopf.objects", "kopf.activities.probe", "aiohttp.access"):  # they tell of every event and probe
         logging.getLogger(chatty).setLevel(logging.WARNING)
     instance = os.environ.get("POD_NAME", "shadowrun-operator")
-    settings.persistence.finalizer = FINALIZER
+    settings.persistence.finalizer = names.FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP, v1=False)
     settings.posting.enabled = False  # events are written by `cluster.events`, on transitions only
@@ -137,7 +136,7 @@ async def run_changed(
     memo: Any,
     **_: Any,
 ) -> None:
-    """A new generation, or a deletion; our own status writes change neither and wake nobody.
+    """A new generation, the finalizer, or a deletion; our own status writes change none of them and wake nobody.
 
     A complete run has no loop that could be woken: one pass says that its new generation was seen.
     """
@@ -146,8 +145,10 @@ async def run_changed(
         memo.runs.forget(*key)
     elif not has_loop(status) and status.get("observedGeneration") != meta.get("generation"):
         await memo.runs.pass_once(*key)
-    elif memo.runs.changed(*key, (meta.get("uid"), meta.get("generation"), meta.get("deletionTimestamp"))):
-        memo.runs.wake(*key)
+    else:
+        held = names.FINALIZER in (meta.get("finalizers") or ())
+        if memo.runs.changed(*key, (meta.get("uid"), meta.get("generation"), meta.get("deletionTimestamp"), held)):
+            memo.runs.wake(*key)
 
 
 def has_loop(status: Any, **_: Any) -> bool:

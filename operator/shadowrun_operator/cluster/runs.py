@@ -118,7 +118,7 @@ class Runs:
         line.driven, line.passed_at = driven, time.monotonic()
 
     def changed(self, namespace: str, name: str, stamp: tuple[object, ...]) -> bool:
-        """Whether this is not what was last seen of the run's identity and generation."""
+        """Whether this is not what was last seen of the run's identity, generation and finalizer."""
         before = self._stamps.get((namespace, name))
         self._stamps[namespace, name] = stamp
         return before != stamp

@@ -12,6 +12,9 @@ API_GROUP = "shadowrun.dev"
 API_VERSION = "shadowrun.dev/v1alpha1"
 KIND = "ShadowRun"
 
+FINALIZER = "shadowrun.dev/teardown"
+"""On a ShadowRun: it stays until everything that was made for it is taken down."""
+
 RUN_LABEL = "shadowrun.dev/run"
 COMPONENT_LABEL = "shadowrun.dev/component"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"

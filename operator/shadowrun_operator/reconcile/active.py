@@ -72,6 +72,9 @@ def preparing(seen: Observation, record: RunRecord) -> Plan:
     if seen.leftovers:
         message = f"Waiting for what an earlier run of this name left: {', '.join(seen.leftovers[:3])}."
         return Plan(status=status_of(seen, "Preparing", message, record=record), requeue_after=POLL_S)
+    if not seen.held:
+        message = "Waiting for the run's finalizer: without it the run could go, and what is made for it stay."
+        return Plan(status=status_of(seen, "Preparing", message, record=record), requeue_after=POLL_S)
     if _everything_ready(seen, record):
         return _start_copying(seen, record)
     steps = _everything(seen, record) if is_patched(seen, record) else candidate_steps(seen, record)

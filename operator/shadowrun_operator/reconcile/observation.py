@@ -135,6 +135,11 @@ class Observation:
         return RunRef(name=self.run.name, namespace=self.run.namespace, uid=self.run.uid)
 
     @property
+    def held(self) -> bool:
+        """Whether the ShadowRun, once deleted, stays until everything of it is taken down."""
+        return names.FINALIZER in self.run.metadata.finalizers
+
+    @property
     def external(self) -> bool:
         """Whether copies come from a proxy of the user's own: nothing of ours stands in the customers' path then."""
         return self.run.spec.capture.made_elsewhere

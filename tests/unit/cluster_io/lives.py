@@ -16,7 +16,7 @@ from shadowrun_operator.cluster import apply, memory, neighbours, observe, runs
 from shadowrun_operator.cluster.client import ApiRefusal, ApiUnreachable
 from shadowrun_operator.cluster.replicas import Answer
 from shadowrun_operator.cluster.runs import SWEEP_S, Runs
-from shadowrun_operator.handlers import FINALIZER, has_loop
+from shadowrun_operator.handlers import has_loop
 from shadowrun_operator.judge.merge import SECOND_WARM_UP
 from shadowrun_operator.manifests import groups, names
 from shadowrun_operator.manifests.names import Manifest
@@ -68,6 +68,7 @@ class Life:
         self.runs = self._process()
         self._put_users_objects()
         self.world.body["spec"] = merged({}, self.world.body["spec"])
+        del self.world.body["metadata"]["finalizers"]  # as a user creates it
         self.server.put({"apiVersion": names.API_VERSION, "kind": names.KIND, **copy.deepcopy(self.world.body)})
 
     @property
@@ -166,7 +167,7 @@ class Life:
         meta, status = body["metadata"], body["status"]
         if has_loop(status):
             if "deletionTimestamp" not in meta:
-                meta["finalizers"] = [FINALIZER]
+                meta["finalizers"] = [names.FINALIZER]
             if (await self.runs.pass_once("inference", "x")).released:
                 self._release()
         elif "deletionTimestamp" not in meta and status.get("observedGeneration") != meta["generation"]:

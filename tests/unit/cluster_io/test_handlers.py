@@ -103,7 +103,7 @@ async def test_a_child_wakes_the_run_in_its_label_and_nobody_else() -> None:
     assert loops.woken_names == [("n", "x")]
 
 
-async def test_our_own_status_writes_wake_nobody_but_a_new_generation_and_a_deletion_do() -> None:
+async def test_our_own_status_writes_wake_nobody_but_a_finalizer_a_new_generation_and_a_deletion_do() -> None:
     loops = Loops()
     memo: Any = SimpleNamespace(runs=loops)
 
@@ -116,10 +116,15 @@ async def test_our_own_status_writes_wake_nobody_but_a_new_generation_and_a_dele
     assert len(loops.woken_names) == 1
     await event(generation=2)
     assert len(loops.woken_names) == 2
-    await event(generation=2, deletionTimestamp="now")
-    assert len(loops.woken_names) == 3
+    await event(generation=2, finalizers=["somebody.else/s"])
+    assert len(loops.woken_names) == 2
+    for _ in range(2):
+        await event(generation=2, finalizers=["somebody.else/s", names.FINALIZER])
+        assert len(loops.woken_names) == 3, "nothing is made before it is there"
+    await event(generation=2, finalizers=[names.FINALIZER], deletionTimestamp="now")
+    assert len(loops.woken_names) == 4
     await event("DELETED", generation=2)
-    assert len(loops.woken_names) == 3
+    assert len(loops.woken_names) == 4
     assert loops.forgotten == [("n", "x")]
 
 

@@ -26,7 +26,7 @@ SETTINGS = Settings(mirror_image="m:1", capture_image="c:1", namespace="ops", ve
 def run(name: str = "x", uid: str = UID, **changes: Any) -> dict[str, Any]:
     """A ShadowRun as it is stored."""
     metadata = {"name": name, "namespace": "inference", "uid": uid, "generation": 1}
-    created = {"creationTimestamp": times.written(time.time())}
+    created = {"creationTimestamp": times.written(time.time()), "finalizers": [names.FINALIZER]}
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,

@@ -37,6 +37,7 @@ def _body(**status: Any) -> dict[str, Any]:
             "uid": UID,
             "generation": 1,
             "creationTimestamp": times.written(time.time()),
+            "finalizers": [names.FINALIZER],
         },
         "spec": spec(),
         "status": status,

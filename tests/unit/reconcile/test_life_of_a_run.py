@@ -49,6 +49,27 @@ def test_nothing_is_created_before_the_run_is_accepted() -> None:
     assert plan.status.phase == "Preparing"
 
 
+def test_nothing_is_created_for_a_run_that_could_go_without_being_taken_down() -> None:
+    world = World.with_spec()
+    world.body["metadata"]["finalizers"] = ["somebody.else/s"]
+    for _ in range(3):
+        assert world.turn().steps == ()
+    assert world.phase == "Preparing"
+    assert "finalizer" in world.body["status"]["message"]
+    world.body["metadata"]["finalizers"] = ["somebody.else/s", names.FINALIZER]
+    assert world.turn().steps
+    world.until("Running")
+
+
+def test_a_run_without_its_finalizer_ends_and_yields_all_the_same() -> None:
+    world = World.with_spec()
+    world.body["metadata"]["finalizers"] = []
+    world.until("Preparing")
+    world.body["spec"]["stop"] = {"reason": "enough"}
+    world.until("Complete")
+    assert {kind for kind, _ in world.objects} == {"ConfigMap"}
+
+
 def test_the_expiry_is_written_once_at_acceptance() -> None:
     world = World.with_spec()
     world.turn()

@@ -195,6 +195,7 @@ class World:
                     "uid": UID,
                     "generation": 1,
                     "creationTimestamp": times.written(START),
+                    "finalizers": [names.FINALIZER],
                 },
                 "spec": spec(**changes),
                 "status": {},
