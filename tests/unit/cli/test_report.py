@@ -159,7 +159,7 @@ def test_copies_of_the_users_own_proxy_are_said_to_be_so() -> None:
     recorder = recorded()
     rules = msgspec.structs.replace(DEFAULT_RULES, external=True)
     made = judge(rules, merged([recorder.evidence()], [], final=True), facts(recorder))
-    assert "Sent by a proxy of your own" in report_text("x", shown_report(msgspec.json.encode(made).decode()))
+    assert "a proxy or gateway of your own" in report_text("x", shown_report(msgspec.json.encode(made).decode()))
 
 
 def test_the_command_prints_the_report_of_the_run(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
