@@ -62,7 +62,8 @@ class Stage:
         if not self.cluster.kubectl("get", "namespace", namespace, "--ignore-not-found", "-o", "name").strip():
             return
         self.kubectl("delete", "shadowruns", "--all", "--timeout=120s", timeout=130)
-        self.cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--timeout=120s", timeout=130)
+        # An Envoy whose run was ended by the deletion waits for its last connections, some five minutes at most.
+        self.cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--timeout=400s", timeout=410)
 
     def serve(self, site: Iterable[Manifest]) -> None:
         """Apply the primary, and wait until it could serve."""
