@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from examples.demo import screen
 from examples.demo.scenarios import Manifest, is_customers
 from examples.demo.stage import Stage, refused
-from tests.bench.aa.experiments import DEMO, Cache, Experiment, Outcome, experiments, outcome_of, shadow_run, site
+from tests.bench.aa.experiments import DEMO, Experiment, Outcome, experiments, outcome_of, shadow_run, site, template
 from tests.bench.aa.kept import Kept, fingerprint
 from tests.bench.aa.report import decisions, each_run, is_met, minutes
 from tests.bench.machine import description
@@ -35,13 +35,12 @@ SAY_EVERY_S = 15.0
 
 
 class Series:
-    """The runs of one call, one after the other, on one namespace whose primary and customers stay."""
+    """The runs of one call, one after the other, on one namespace whose primary stays."""
 
     def __init__(self, stage: Stage, runs: Sequence[Experiment], equal_s: int) -> None:
         self._stage = stage
         self._runs = runs
         self._equal_s = equal_s
-        self._served: Cache | None = None  # how the primary now runs
         self._took: list[float] = []
 
     def manifest(self, experiment: Experiment) -> Manifest:
@@ -50,32 +49,26 @@ class Series:
 
     def asked(self, experiment: Experiment) -> str:
         """Stands for everything that is applied for it."""
-        return fingerprint(self.manifest(experiment), *site(experiment.baseline_cache, experiment.seed))
+        everything = (template(experiment.baseline_cache), *site(experiment.seed))
+        return fingerprint(self.manifest(experiment), *everything)
 
-    def prepare(self, first: Experiment) -> None:
-        """The cluster, the operator, and the primary as the first run needs it."""
-        self._stage.prepare(DEMO.images, self._primary(first))
+    def prepare(self) -> None:
+        """The cluster, the operator, and the primary."""
+        self._stage.prepare(DEMO.images, [m for m in site(0) if not is_customers(m)])
 
     def carry_out(self, experiment: Experiment) -> Outcome:
         """One run from its creation to its removal."""
-        if self._served != experiment.baseline_cache:
-            with self._stage.step(f"the primary's prefix cache: {experiment.baseline_cache}"):
-                self._stage.serve(self._primary(experiment))
         place = self._runs.index(experiment) + 1
         left = f", some {minutes(self._left(place))} to go" if self._took else ""
         self._stage.say(f"run {place} of {len(self._runs)}: {experiment.name}{left}")
         begun = time.monotonic()
-        customers = filter(is_customers, site(experiment.baseline_cache, experiment.seed))
-        self._stage.start(self.manifest(experiment), customers)
+        self._stage.apply(template(experiment.baseline_cache))
+        self._stage.start(self.manifest(experiment), filter(is_customers, site(experiment.seed)))
         outcome = self._followed(experiment, begun)
         self._stage.kubectl("delete", "shadowrun", experiment.name, "--timeout=120s", timeout=130)
         self._took.append(time.monotonic() - begun)
         self._stage.say(f"{outcome.judgement} after {minutes(outcome.decided_s)}: {outcome.verdict}, {outcome.message}")
         return outcome
-
-    def _primary(self, experiment: Experiment) -> list[Manifest]:
-        self._served = experiment.baseline_cache
-        return [m for m in site(experiment.baseline_cache, experiment.seed) if not is_customers(m)]
 
     def _left(self, place: int) -> float:
         return (len(self._runs) - place + 1) * sum(self._took) / len(self._took)
@@ -106,7 +99,7 @@ def carried_out(series: Series, runs: Sequence[Experiment], kept: Kept | None) -
         kept.put_aside()
         done, missing = {}, list(runs)
     print(f"{len(missing)} of {len(runs)} runs to do", flush=True)
-    series.prepare(missing[0])
+    series.prepare()
     for experiment in missing:
         outcome = done[experiment.name] = series.carry_out(experiment)
         if kept is not None:

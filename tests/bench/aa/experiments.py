@@ -3,6 +3,9 @@ tells a right decision from a wrong one. No cluster here.
 
 All of them ask the same questions of the same traffic, the demo's; only the candidate's patch and how long it may take
 differ. So the truth alone decides what must come out.
+
+The primary is not what is measured, and does not compute: a third real engine would begin with every copy and, on two
+cores, keep both arms and the mirror's clock waiting. The arms' template is a Deployment of its own, of no replicas.
 """
 
 import copy
@@ -10,16 +13,20 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from examples.demo.scenarios import SCENARIOS, Manifest
+from examples.demo.scenarios import SCENARIOS, Manifest, is_customers
 
 Truth = Literal["equal", "faster", "slower"]
 Judgement = Literal["right", "wrong", "undecided", "void"]
 Cache = Literal["on", "off"]
 
 DEMO = SCENARIOS["prefix-cache"]
+_SIMULATED = SCENARIOS["dropper"]
 ENGINE_CONTAINER = "engine"
+TEMPLATE = "engine"
+ARM_CPU = "20m"
+"""What an arm requests: a fifth of what the mirror does, so that its clock comes first where cores are few."""
 RATE = 2
-"""Requests a second. Each takes about a tenth of a core's second on each of three engines, without the cache."""
+"""Requests a second. Each takes about a tenth of a core's second on each of two engines, without the cache."""
 _BETTER = "starts-faster"
 _CRITERIA: list[dict[str, Any]] = [
     {"name": _BETTER, "metric": "TTFT", "quantile": "p50", "require": "Better", "minPairs": 60},
@@ -123,7 +130,7 @@ def outcome_of(experiment: Experiment, status: Manifest, *, decided_s: float, co
 
 
 def experiments(equal: int, effect: int) -> tuple[Experiment, ...]:
-    """All runs of a series, in an order that changes the primary once.
+    """All runs of a series.
 
     Equal arms have no cache: with it the toy engine answers within the time by which a busy mirror may be late.
     """
@@ -140,6 +147,7 @@ def shadow_run(experiment: Experiment, *, equal_s: int, effect_s: int) -> Manife
     run = DEMO.run()
     run["metadata"]["name"] = experiment.name
     spec = run["spec"]
+    spec["arms"]["template"] = {"deploymentRef": {"name": TEMPLATE}}
     spec["arms"]["candidate"]["patch"] = experiment.patch
     spec["arms"]["warmup"] = {"duration": "15s", "requests": 50}
     spec["classes"] = []
@@ -155,15 +163,24 @@ def allowed_wrong(runs: int) -> int:
     return math.ceil(runs / 10)
 
 
-def site(baseline_cache: Cache, seed: int) -> list[Manifest]:
-    """The demo's primary and customers, with this setting of the cache, this seed, and more requests a second."""
-    manifests = DEMO.site()
-    for manifest in manifests:
-        for container in manifest["spec"].get("template", {}).get("spec", {}).get("containers", []):
-            if container["name"] == ENGINE_CONTAINER:
-                container["env"] = [
-                    {**e, "value": baseline_cache} if e["name"] == "PREFIX_CACHE" else e for e in container["env"]
-                ]
-            else:
-                container["args"] += [f"--rate={RATE}", f"--seed={seed}"]  # the last of two equal options counts
-    return manifests
+def site(seed: int) -> list[Manifest]:
+    """A simulated primary, and the demo's customers with this seed and more requests a second."""
+    primary = [m for m in _SIMULATED.site() if not is_customers(m)]
+    (customers,) = filter(is_customers, DEMO.site())
+    (traffic,) = customers["spec"]["template"]["spec"]["containers"]
+    traffic["args"] += [f"--rate={RATE}", f"--seed={seed}"]  # the last of two equal options counts
+    return [*primary, customers]
+
+
+def template(baseline_cache: Cache) -> Manifest:
+    """What both arms start as: the demo's engine with this setting of the cache, in a Deployment that runs none."""
+    (deployment,) = (m for m in DEMO.site() if m["kind"] == "Deployment" and not is_customers(m))
+    labels = {"app": TEMPLATE}
+    deployment["metadata"]["name"] = TEMPLATE
+    deployment["spec"] |= {"replicas": 0, "selector": {"matchLabels": labels}}
+    pod = deployment["spec"]["template"]
+    pod["metadata"]["labels"] = labels
+    (engine,) = pod["spec"]["containers"]
+    engine["env"] = [{**e, "value": baseline_cache} if e["name"] == "PREFIX_CACHE" else e for e in engine["env"]]
+    engine["resources"]["requests"]["cpu"] = ARM_CPU
+    return deployment
