@@ -23,10 +23,11 @@ def forecast(results: tuple[CriterionResult, ...], elapsed_s: float) -> Forecast
     return unknown or max(expected, key=lambda f: f.seconds or 0.0, default=None)
 
 
-def forecast_sentence(found: Forecast | None, left_s: float) -> str:
-    """For people; `left_s` is the time until the run ends at the latest."""
+def forecast_sentence(found: Forecast | None, left_s: float, against: str) -> str:
+    """For people; `left_s` is the time until the run ends at the latest, `against` what keeps it from a verdict now."""
     if found is None:
-        return "Every criterion is decided."
+        but = f", but there is no verdict: {against}" if against else "."
+        return f"Every criterion is decided{but}"
     if found.seconds is None:
         return f'When "{found.criterion}" will be decided can\'t be told yet.'
     about = f'about {found.pairs:,} more pairs for "{found.criterion}", {span(found.seconds)} at this rate'

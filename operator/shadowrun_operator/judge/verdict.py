@@ -53,9 +53,10 @@ def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
     )
 
 
-def prospect(case: Case) -> Outcome:
-    """What the verdict would be if the run ended in a normal way at this moment, with what is counted so far."""
-    return _conclusion(standing(case), case.gating)[0]
+def prospect(case: Case) -> tuple[Outcome, str]:
+    """What the verdict would be if the run ended in a normal way now, with what is counted so far, and its message."""
+    verdict, _, message = _conclusion(standing(case), case.gating)
+    return verdict, message
 
 
 def judged_again(report: Report) -> Report:

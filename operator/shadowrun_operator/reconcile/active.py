@@ -303,7 +303,7 @@ def _running_message(seen: Observation, record: RunRecord, done: Progress) -> st
         return "Counting has begun; no pair is complete yet."
     end, change = done.first_counted + seen.run.spec.duration.seconds, change_message(seen, record, done)
     expected = done.judge_error or forecast_sentence(
-        forecast(done.results, seen.now - done.first_counted), end - seen.now
+        forecast(done.results, seen.now - done.first_counted), end - seen.now, done.against
     )
     again = f"Attempt {seen.record.attempt} of this spec. " if seen.record and seen.record.attempt > 1 else ""
     moving = f"{change} " if change else ""

@@ -61,7 +61,13 @@ class Progress:
     @property
     def prospect(self) -> Outcome:
         """The verdict there would be if the run ended in a normal way now."""
-        return self._judged[1]
+        return self._judged[1][0]
+
+    @property
+    def against(self) -> str:
+        """What stands against a verdict now, for people; "" where there would be one."""
+        verdict, message = self._judged[1]
+        return message if verdict == "Inconclusive" else ""
 
     @cached_property
     def standings(self) -> dict[str, Standing]:
@@ -80,16 +86,16 @@ class Progress:
         return self._judged[2]
 
     @cached_property
-    def _judged(self) -> tuple[tuple[CriterionResult, ...], Outcome, str]:
+    def _judged(self) -> tuple[tuple[CriterionResult, ...], tuple[Outcome, str], str]:
         """Judged once a look. An error of the judge is said in the status and never keeps a run from ending."""
         facts = self.facts
         if facts is None or not facts.indicators:
-            return (), "Inconclusive", ""
+            return (), ("Inconclusive", ""), ""
         try:
             case = case_of(self.rules, self.evidence, facts, self.funnel)
             return case.results, prospect(case), ""
         except Exception as error:
-            return (), "Inconclusive", f"The criteria cannot be judged: {type(error).__name__} in the judge."
+            return (), ("Inconclusive", ""), f"The criteria cannot be judged: {type(error).__name__} in the judge."
 
     @property
     def pairs(self) -> int:

@@ -19,8 +19,8 @@ def result(
     return msgspec.structs.replace(BASE, **changes)
 
 
-def sentence(*results: CriterionResult, left_s: float = 1e6) -> str:
-    return forecast_sentence(forecast(results, 420.0), left_s)
+def sentence(*results: CriterionResult, left_s: float = 1e6, against: str = "") -> str:
+    return forecast_sentence(forecast(results, 420.0), left_s, against)
 
 
 def test_the_criterion_that_takes_longest_is_named_with_pairs_and_time_at_this_rate() -> None:
@@ -45,6 +45,12 @@ def test_what_cannot_be_told_is_not_made_up() -> None:
 def test_decided_and_informational_criteria_are_not_waited_for() -> None:
     done = (result("slo", 0, outcome="Pass"), result("more", 9, informational=True))
     assert sentence(*done) == "Every criterion is decided."
+
+
+def test_what_holds_up_a_decided_run_is_said() -> None:
+    held = sentence(result("slo", 0, outcome="Pass"), against="Stamps are late.")
+    assert held == "Every criterion is decided, but there is no verdict: Stamps are late."
+    assert "Stamps" not in sentence(result("slo", 600), against="Stamps are late.")
 
 
 @pytest.mark.parametrize(

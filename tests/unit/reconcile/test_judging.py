@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from shadowrun_mirror.evidence import Amount
+from shadowrun_mirror.reasons import FlagReason
 from shadowrun_operator.judge.verdict import judged_again
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile import judging, progress
@@ -150,6 +151,22 @@ def test_an_error_of_the_judge_while_counting_is_said_and_the_run_goes_on_to_its
     assert "The criteria cannot be judged: ZeroDivisionError" in world.body["status"]["message"]
     world.until("Complete")
     assert world.body["status"]["endReason"] == "DurationReached"
+
+
+def test_a_run_that_is_decided_but_held_up_says_by_what_and_goes_on() -> None:
+    world = World.with_spec(duration="2m", endConditions={"minDuration": "30s", "decided": True})
+    world.until("Running")
+    (pod,) = world.evidence
+    for _ in range(25):
+        world.turn()
+        counted = world.evidence[pod].windows[1].classes["default"] if 1 in world.evidence[pod].windows else None
+        if counted is not None:
+            counted.flagged = {FlagReason.LAGGED: counted.admitted}
+    assert world.phase == "Running"
+    said = world.body["status"]["message"].partition("Every criterion is decided, but there is no verdict: ")[2]
+    assert "too busy to stamp exactly" in said
+    world.until("Complete")
+    assert world.body["status"]["reason"] == "MirrorOverloaded"
 
 
 @pytest.mark.parametrize("off", ["admitted", "in_flight", "received"])
