@@ -173,7 +173,7 @@ class MirrorConfig(msgspec.Struct, frozen=True, kw_only=True):
     indicators: tuple[Indicator, ...] = ()
     block_s: int = 1  # T0: length of the finest block
     source: CopySource = "Proxy"  # External: copies of any proxy, without our marks; they belong to `window`
-    lag_limit_s: float = 0.005  # a pair during which the event loop was later than this is flagged
+    lag_limit_s: float = 0.005  # a pair with a stamp of a time when the event loop was later is flagged
     lease_s: float = 10.0  # capture stops copying when it has not heard from a mirror for this long
     copy_until: float | None = None  # UTC seconds; from then on `copying` counts as false, whoever is left to say so
 

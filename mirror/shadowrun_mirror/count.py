@@ -6,7 +6,7 @@ the same request is added whenever both are known.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -55,7 +55,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 class Counts:
     """Cumulative since the process started; `epoch` names that start. `lag` is the histogram of the event loop's lag.
 
-    `lagged(since)` says whether the process was too busy to stamp exactly at any time after `since` (monotonic).
+    `late_at(stamps)` says whether the process is too busy to stamp exactly, or was at one of these (monotonic).
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class Counts:
         pod_uid: str,
         epoch: str,
         lag: Histogram | None = None,
-        lagged: Callable[[float], bool] = lambda _: False,
+        late_at: Callable[[Sequence[float]], bool] = lambda _: False,
     ) -> None:
         self._run_uid = run_uid
         self._identity = (pod, pod_uid, epoch)
         self._sequence = 0
         self._windows: dict[int, Window] = {}
         self._lag = lag or Histogram()
-        self._lagged = lagged
+        self._late_at = late_at
         self._primary: OutcomeJoin[Pair] = OutcomeJoin()
         self._ended: list[tuple[Pair, Mapping[str, ArmResult], set[FlagReason], float]] = []
 
@@ -122,7 +122,7 @@ class Counts:
         three times as much. Until then the pair is in flight.
         """
         flags = {*pair.flags, *flags_of(results)}
-        if self._lagged(pair.admitted_at):
+        if self._late_at([stamp for result in results.values() for stamp in result.stamps]):
             flags.add(FlagReason.LAGGED)
         self._ended.append((pair, results, flags, utc))
         if len(self._ended) >= _DOZEN:

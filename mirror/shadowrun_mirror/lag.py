@@ -1,12 +1,14 @@
 """Lag: how late the event loop wakes up, which is how wrong a stamp can be, and how busy the process is. Only measures.
 
-Nothing is ever subtracted from a latency for it: what was measured late is reported as late, and pairs that were alive
-at such a moment are flagged. Three things make a moment late:
+Nothing is ever subtracted from a latency for it: what was measured late is reported as late, and pairs with a stamp of
+such a time are flagged. Three things make a time late:
 
 * a probe, due every `PROBE_S`, ran more than the limit too late (its own timer is exact to a millisecond),
 * a pause of the garbage collector was longer than the limit; the probe may have missed it,
 * the process used more than `BUSY_SHARE` of one core over the last `BUSY_OVER_S`. One event loop is one core: above
   that reads queue up, and stamps are wrong by milliseconds long before any single wake-up is late.
+
+A long answer lives through many such times and is measured all the same, if it neither began nor ended in one.
 """
 
 import asyncio
@@ -14,7 +16,7 @@ import gc
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shadowrun_mirror.histogram import Histogram
@@ -26,6 +28,8 @@ BUSY_SHARE = 0.8
 BUSY_OVER_S = 0.5
 _SHARE_EVERY_S = 0.1
 _KEPT = 6_000  # probes: a minute
+_LATE_TIMES = 1_000
+"""Times kept, each apart from the next. What is older than the oldest of so many is taken to have been late."""
 
 
 class LoopLag:
@@ -43,14 +47,15 @@ class LoopLag:
         self._limit = limit_s
         self._clock = clock
         self._cpu = cpu
-        self._last_late = -math.inf
+        self._late: deque[tuple[float, float]] = deque()  # from and to, the latest last
+        self._forgotten = -math.inf  # the end of the latest that is not kept any more
         self._busy = False  # by the last sample; what comes before the next one is taken to be so too
         self._due = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._recent: deque[float] = deque(maxlen=_KEPT)
         self._spent: deque[tuple[float, float]] = deque()  # clock and CPU seconds, one entry per _SHARE_EVERY_S
         self._collecting_since: float | None = None
-        self._pauses: list[float] = []  # of the collector, over the limit, not counted yet
+        self._pauses: list[tuple[float, float]] = []  # of the collector, over the limit, not counted yet
 
     async def watch(self) -> None:
         """Probe until cancelled."""
@@ -76,9 +81,24 @@ class LoopLag:
             gc.callbacks.remove(self._collected)
             self._due = math.inf
 
-    def lagged_since(self, since: float) -> bool:
-        """Whether a moment after `since` (by the clock) was late; a probe that is overdue right now counts."""
-        return self._busy or self._last_late >= since or self._clock() - self._due > self._limit()
+    def late_at(self, stamps: Sequence[float]) -> bool:
+        """Whether one of these stamps (by the clock), or one made now, may be wrong by more than the limit.
+
+        A time is late from the last probe before it, and until what had queued up is read: by how much that takes
+        longer than the limit, the next probe is late as well. One that is overdue right now counts.
+        """
+        now, limit = self._clock(), self._limit()
+        if self._busy or now - self._due > limit:
+            return True
+        self._count_pauses()
+        stamps = (*stamps, now)
+        first = min(stamps)
+        for start, end in reversed(self._late):
+            if end + limit + PROBE_S < first:
+                return False
+            if any(start - PROBE_S <= stamp <= end + limit + PROBE_S for stamp in stamps):
+                return True
+        return first <= self._forgotten
 
     def p50_and_max(self) -> tuple[float, float]:
         """Median and largest lag of the last minute; zeros before the first probe."""
@@ -90,10 +110,9 @@ class LoopLag:
         lag = max(0.0, now - due)
         self._recent.append(lag)
         self.histogram.add(lag)
+        self._count_pauses()
         if lag > self._limit():
-            self._last_late = now
-        while self._pauses:
-            self.histogram.add(self._pauses.pop())
+            self._was_late(due, now)
         if not self._spent or now - self._spent[-1][0] >= _SHARE_EVERY_S:
             self._sample_cpu(now)
 
@@ -106,7 +125,21 @@ class LoopLag:
             self.cpu_share = (after - before) / (now - started)
             was_busy, self._busy = self._busy, self.cpu_share > BUSY_SHARE
             if was_busy or self._busy:
-                self._last_late = now
+                self._was_late(started, now)
+
+    def _count_pauses(self) -> None:
+        while self._pauses:
+            start, end = self._pauses.pop(0)
+            self.histogram.add(end - start)
+            self._was_late(start, end)
+
+    def _was_late(self, start: float, end: float) -> None:
+        if self._late and start <= self._late[-1][1]:
+            known = self._late.pop()
+            start, end = min(start, known[0]), max(end, known[1])
+        self._late.append((start, end))
+        if len(self._late) > _LATE_TIMES:
+            self._forgotten = self._late.popleft()[1]
 
     def _collected(self, phase: str, _: dict[str, Any]) -> None:
         """Called by the collector in the middle of anything, even while the histogram is read: only takes notes."""
@@ -114,8 +147,7 @@ class LoopLag:
         if phase == "start":
             self._collecting_since = now
         elif self._collecting_since is not None:
-            pause, self._collecting_since = now - self._collecting_since, None
-            self.collector_s += pause
-            if pause > self._limit():
-                self._last_late = now
-                self._pauses.append(pause)
+            since, self._collecting_since = self._collecting_since, None
+            self.collector_s += now - since
+            if now - since > self._limit():
+                self._pauses.append((since, now))

@@ -60,6 +60,14 @@ class ArmResult(msgspec.Struct, frozen=True, kw_only=True):
     by_events: bool = False
 
     @property
+    def stamps(self) -> list[float]:
+        """The moments that its latencies lie between, by the clock of `written_at`."""
+        if self.written_at is None:
+            return []
+        after = (0.0, self.ttft, self.e2e)
+        return [self.written_at + latency for latency in after if latency is not None and latency < math.inf]
+
+    @property
     def token_source(self) -> TokenSource:
         """Where N comes from; of a completed answer."""
         if self.tokens is not None and not self.by_events:

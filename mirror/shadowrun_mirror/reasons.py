@@ -48,7 +48,7 @@ class FailureReason(StrEnum):
 class FlagReason(StrEnum):
     """A pair that counts, with something to know about it. A pair may have several flags."""
 
-    LAGGED = "Lagged"  # this process was too busy to stamp exactly
+    LAGGED = "Lagged"  # too busy to stamp exactly when it was sent, when an answer began or ended
     DISPATCH_SKEW = "DispatchSkew"  # the arms were written to too far apart
     QUEUED = "Queued"  # it waited for a slot: both arms met it later than the primary did
     AFTER_GAP = "AfterGap"  # an earlier turn of its conversation was dropped, or came during a pause

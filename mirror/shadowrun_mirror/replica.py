@@ -52,7 +52,7 @@ class Replica:
         clocks = clocks or Clocks()
         self.live = LiveConfig(config, clocks.wall(), clocks.mono())
         self._lag = LoopLag(lambda: self.live.config.lag_limit_s, clocks.mono)
-        self._counts = Counts(config.run_uid, pod, pod_uid, epoch, self._lag.histogram, self._lag.lagged_since)
+        self._counts = Counts(config.run_uid, pod, pod_uid, epoch, self._lag.histogram, self._lag.late_at)
         self._metrics = Metrics(config)
         addresses = Addresses(clocks.mono)
         dispatcher = Dispatcher(

@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -248,17 +249,19 @@ def test_a_failed_arm_has_no_token_source_to_differ() -> None:
     assert flags(counted) == {}
 
 
-def test_a_pair_during_which_the_process_was_too_busy_is_flagged() -> None:
+def test_a_pair_with_a_late_stamp_is_flagged() -> None:
     asked: list[float] = []
 
-    def lagged(since: float) -> bool:
-        asked.append(since)
+    def late_at(stamps: Sequence[float]) -> bool:
+        asked.extend(stamps)
         return True
 
-    counted = Counts("run-uid", "pod", "pod-uid", "epoch", Histogram(), lagged)
-    ended(counted, pair(at=101.0), result(), result(), result())
-    assert flags(counted) == {"Lagged": 1}
-    assert asked == [101.0]
+    counted = Counts("run-uid", "pod", "pod-uid", "epoch", Histogram(), late_at)
+    began = msgspec.structs.replace(result(written=101.0), ttft=0.5, e2e=2.0)
+    buffered = msgspec.structs.replace(result(written=102.0), ttft=None, e2e=3.0)
+    ended(counted, pair(at=100.0), began, buffered, result(FailureReason.TIMEOUT, written=103.0))
+    assert flags(counted)["Lagged"] == 1
+    assert asked == [101.0, 101.5, 103.0, 102.0, 105.0, 103.0]
 
 
 def test_gap_and_time_per_token_are_counted_where_they_are_known() -> None:

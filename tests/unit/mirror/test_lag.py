@@ -6,6 +6,8 @@ import math
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from shadowrun_mirror.lag import BUSY_OVER_S, PROBE_S, LoopLag
 
 pytestmark = pytest.mark.mirror
@@ -22,14 +24,19 @@ class Times:
         return LoopLag(lambda: limit_s, lambda: self.now, lambda: self.cpu)
 
 
-@pytest.mark.parametrize(("late", "lagged"), [(0.0, False), (0.0049, False), (0.0051, True), (3.0, True)])
-def test_a_probe_later_than_the_limit_flags_what_was_alive_then(late: float, lagged: bool) -> None:
+@pytest.mark.parametrize(("late", "is_late"), [(0.0, False), (0.0049, False), (0.0051, True), (3.0, True)])
+def test_a_stamp_is_late_when_a_probe_was_later_than_the_limit_then(late: float, is_late: bool) -> None:
     times = Times()
     lag = times.lag()
     times.now += late
     lag.probed(100.0, times.now)
-    assert lag.lagged_since(100.0) == lagged
-    assert not lag.lagged_since(times.now + 0.001)
+    assert lag.late_at([]) == is_late, "now"
+    times.now += 10.0
+    for stamp in (100.0 - PROBE_S, 100.0, 100.0 + late, 100.0 + late + 0.005 + PROBE_S):
+        assert lag.late_at([99.0, stamp, 105.0]) == is_late
+    before, after = 100.0 - 1.1 * PROBE_S, 100.0 + late + 0.005 + 1.1 * PROBE_S
+    assert not lag.late_at([before, after]), "one that lives through a late time is not wrong for that"
+    assert not lag.late_at([])
     assert lag.histogram.count == 1
     assert lag.p50_and_max() == pytest.approx((late, late))
 
@@ -41,8 +48,38 @@ def test_a_probe_before_its_time_is_no_lag() -> None:
     assert lag.histogram.total == 0.0
 
 
-@pytest.mark.parametrize(("share", "lagged"), [(0.5, False), (0.79, False), (0.85, True), (2.0, True)])
-def test_a_share_of_the_core_above_the_limit_flags_what_was_alive_then(share: float, lagged: bool) -> None:
+@given(
+    late=st.lists(st.tuples(st.floats(0.0, 50.0), st.floats(0.006, 5.0)), max_size=30),
+    stamps=st.lists(st.floats(0.0, 60.0), max_size=6),
+)
+def test_stamps_are_late_in_or_next_to_a_late_time_and_nowhere_else(
+    late: list[tuple[float, float]], stamps: list[float]
+) -> None:
+    times = Times()
+    lag = times.lag()
+    ordered = sorted(late, key=sum)
+    for due, by in ordered:
+        lag.probed(due, due + by)
+    times.now = 100.0
+    assert lag.late_at(stamps) == any(
+        due - PROBE_S <= stamp <= due + by + 0.005 + PROBE_S for due, by in ordered for stamp in stamps
+    )
+
+
+def test_more_late_times_than_are_kept_leave_nothing_unflagged() -> None:
+    times = Times()
+    lag = times.lag()
+    for n in range(3000):
+        lag.probed(float(n), n + 0.1)
+    times.now = 4000.0
+    assert lag.late_at([1000.5])
+    assert lag.late_at([2999.05])
+    assert not lag.late_at([2998.5])
+    assert len(lag._late) == 1000
+
+
+@pytest.mark.parametrize(("share", "is_late"), [(0.5, False), (0.79, False), (0.85, True), (2.0, True)])
+def test_stamps_are_late_while_the_share_of_the_core_is_above_the_limit(share: float, is_late: bool) -> None:
     times = Times()
     lag = times.lag()
     while times.now < 100.0 + 2 * BUSY_OVER_S:
@@ -50,7 +87,12 @@ def test_a_share_of_the_core_above_the_limit_flags_what_was_alive_then(share: fl
         times.now += PROBE_S
         times.cpu += share * PROBE_S
     assert lag.cpu_share == pytest.approx(share, rel=0.02)
-    assert lag.lagged_since(times.now - BUSY_OVER_S / 2) == lagged
+    assert lag.late_at([]) == is_late
+    for _ in range(int(4 * BUSY_OVER_S / PROBE_S)):  # calm again
+        lag.probed(times.now, times.now)
+        times.now += PROBE_S
+    assert lag.late_at([100.0 + BUSY_OVER_S]) == is_late
+    assert not lag.late_at([])
 
 
 @pytest.mark.parametrize("lasted", [0.0, PROBE_S, 3 * PROBE_S, 30 * PROBE_S])
@@ -62,7 +104,7 @@ def test_of_a_busy_time_everything_is_flagged_and_of_a_calm_one_nothing(lasted: 
     settled = 1.3 * BUSY_OVER_S  # then the share is of nothing but what is now
     while times.now < calm:
         lag.probed(times.now, times.now)
-        flagged = lag.lagged_since(times.now - lasted)
+        flagged = lag.late_at([times.now - lasted])
         if busy[0] + settled < times.now < busy[1]:
             assert flagged
         if times.now < busy[0] or times.now - lasted > busy[1] + settled:
@@ -88,9 +130,10 @@ async def test_a_stalled_loop_is_seen_by_the_probe_even_before_it_runs() -> None
     await asyncio.sleep(0.05)
     started = time.monotonic()
     time.sleep(0.05)  # noqa: ASYNC251 - the stall
-    assert lag.lagged_since(started)
+    assert lag.late_at([])
     await asyncio.sleep(0.02)
-    assert lag.lagged_since(started)
+    assert lag.late_at([started])
+    assert lag.late_at([started + 0.04])
     assert lag.p50_and_max()[1] >= 0.03
     watch.cancel()
     await asyncio.gather(watch, return_exceptions=True)
@@ -106,7 +149,7 @@ async def test_pauses_of_the_collector_count_and_the_callback_goes_with_the_watc
     gc.collect()
     assert len(gc.callbacks) == before + 1
     assert lag.collector_s > 0
-    assert lag.lagged_since(started)
+    assert lag.late_at([started])
     pauses = lag.histogram.count
     await asyncio.sleep(5 * PROBE_S)
     assert lag.histogram.count > pauses
