@@ -142,19 +142,20 @@ def _selected(sampling: Sampling) -> Json | None:
     """Whether a request is copied; None = every one is.
 
     The key is the first of the key headers that is not empty, and its hash must be in the sampled share. Without a
-    key: all are copied where the body may hold one, for the mirror to decide; else as `on_missing_key` says.
+    key: all are copied where the body may hold one, for the mirror to decide; else as `on_missing_key` says. The hash
+    comes first: it is cheap, and most requests need no more.
     """
     cases: list[Json] = []
     missing: list[Json] = []  # no header so far is filled
     for name in sampling.key_headers:
-        cases.append(_all(*missing, _filled(name), _hashed(name, sampling)))
+        cases.append(_all(_hashed(name, sampling), _filled(name), *missing))
         missing.append(_not(_filled(name)))
     if sampling.needs_body:
         if not missing:
             return None
         cases.append(_all(*missing))
     elif sampling.on_missing_key == "Random" and REQUEST_ID not in sampling.key_headers:
-        cases.append(_all(*missing, _filled(REQUEST_ID), _hashed(REQUEST_ID, sampling)))
+        cases.append(_all(_hashed(REQUEST_ID, sampling), _filled(REQUEST_ID), *missing))
     return _any(*cases) if cases else _not(_present(":method"))  # nobody can have a key
 
 
