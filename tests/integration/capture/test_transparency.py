@@ -224,20 +224,38 @@ async def test_an_answer_that_ends_with_its_connection_arrives_whole(tmp_path: P
         client.close()
 
 
-async def test_orders_to_an_envoy_in_a_customers_headers_change_nothing(tmp_path: Path) -> None:
+# What Envoy carries out for those it trusts, with values that would show. It trusts nobody, whatever a request says.
+ORDERS = (
+    ("x-envoy-retry-on", "5xx"),
+    ("x-envoy-retry-grpc-on", "unavailable"),
+    ("x-envoy-max-retries", "3"),
+    ("x-envoy-retriable-status-codes", "503"),
+    ("x-envoy-retriable-header-names", "x-broken"),
+    ("x-envoy-hedge-on-per-try-timeout", "true"),
+    ("x-envoy-upstream-rq-timeout-ms", "20"),
+    ("x-envoy-upstream-rq-per-try-timeout-ms", "10"),
+    ("x-envoy-upstream-rq-timeout-alt-response", "1"),
+    ("x-envoy-upstream-stream-duration-ms", "20"),
+)
+
+
+@pytest.mark.parametrize("forwarded", ["", "10.0.0.1", "127.0.0.1", "::1", "10.0.0.1, 203.0.113.7"])
+async def test_orders_to_an_envoy_in_a_customers_headers_change_nothing(tmp_path: Path, forwarded: str) -> None:
     async def late_and_broken(_: Message, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         await asyncio.sleep(0.3)
-        await answer(writer, "503 Broken", [])
+        await answer(writer, "503 Broken", [("x-broken", "yes")])
         return True
 
     async with running_scene(tmp_path) as (capture, to_primary, _):
         to_primary.behaviour = to_primary.keeping(late_and_broken)
         await capture.follow(directive())
         client = Client(capture.customers)
-        timeout, retries = ("x-envoy-upstream-rq-timeout-ms", "20"), ("x-envoy-retry-on", "5xx")
-        got = await client.request([timeout, retries, ("x-envoy-max-retries", "3")])
+        sender = [("x-forwarded-for", forwarded)] if forwarded else []
+        got = await client.request([*ORDERS, ("x-envoy-internal", "true"), *sender])
         assert got.start == "HTTP/1.1 503 Broken"
-        assert len(to_primary.received) == 1
+        [received] = to_primary.received
+        assert [name for name, _ in received.headers if name.startswith("x-envoy-")] == []
+        assert received.header("x-forwarded-for") == (forwarded or None)
         client.close()
 
 
