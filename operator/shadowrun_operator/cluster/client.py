@@ -5,11 +5,12 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 from urllib.parse import quote, urlencode
 from urllib.request import getproxies
 
 import aiohttp
+import msgspec
 from kubernetes.aio import config as kubeconfig
 from kubernetes.aio.client import ApiClient, Configuration
 
@@ -47,6 +48,43 @@ KINDS = {
     "StatefulSet": ("apps/v1", "statefulsets"),
 }
 """Every kind the operator touches: its API version and plural."""
+
+_Metadata = TypedDict(
+    "_Metadata",
+    {
+        "name": Any,
+        "namespace": Any,
+        "uid": Any,
+        "resourceVersion": Any,
+        "generation": Any,
+        "creationTimestamp": Any,
+        "deletionTimestamp": Any,
+        "labels": Any,
+        "annotations": Any,
+        "ownerReferences": Any,
+        "finalizers": Any,
+        "continue": Any,  # of a list
+    },
+    total=False,
+)
+
+
+class _Answer(TypedDict, total=False):
+    """An object or a list of them. Not even read is who wrote which field, often the larger half of an answer."""
+
+    apiVersion: Any
+    kind: Any
+    metadata: _Metadata
+    items: "list[_Answer] | None"
+    spec: Any
+    status: Any
+    type: Any
+    data: Any
+    binaryData: Any
+    gitVersion: Any
+
+
+_ANSWERS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Answer)
 
 
 @dataclass(eq=False)  # not frozen: the interpreter writes tracebacks into exceptions
@@ -258,7 +296,7 @@ class Cluster:
             raise ApiUnreachable(f"{method} {path}: {type(error).__name__}") from error
         if answer.status >= 400:
             raise _refusal(answer.status, raw)
-        parsed: Manifest = json.loads(raw) if raw else {}
+        parsed: Manifest = _ANSWERS.decode(raw) if raw else {}
         return parsed
 
 

@@ -19,15 +19,14 @@ async def labelled(cluster: Cluster, run: ShadowRun) -> list[Manifest]:
     """All but ConfigMaps."""
     kinds = (kind for kind in OWN_KINDS if kind != "ConfigMap")
     lists = await asyncio.gather(*(cluster.list(kind, run.namespace, selector=_selector(run)) for kind in kinds))
-    return [_without_history(item) for found in lists for item in found]
+    return [item for found in lists for item in found]
 
 
 async def sets_of(cluster: Cluster, run: ShadowRun, record: RunRecord | None) -> list[Manifest] | None:
     """The arms' LeaderWorkerSets, where the run has such arms; None where the cluster has none at all."""
     if not run.spec.arms.template.grouped and (record is None or not record.group):
         return []
-    found = await cluster.list_if_served(groups.KIND, run.namespace, selector=_selector(run))
-    return None if found is None else [_without_history(item) for item in found]
+    return await cluster.list_if_served(groups.KIND, run.namespace, selector=_selector(run))
 
 
 async def config_maps(cluster: Cluster, run: ShadowRun, memory: Memory, *, evidence_only: bool) -> list[Manifest]:
@@ -116,8 +115,3 @@ def _is_labelled(item: Manifest, run: ShadowRun) -> bool:
 
 def _selector(run: ShadowRun) -> str:
     return f"{names.RUN_LABEL}={run.name},{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
-
-
-def _without_history(item: Manifest) -> Manifest:
-    """Without who wrote which field, which nobody here asks for and which is the larger half of it."""
-    return {**item, "metadata": {key: value for key, value in item["metadata"].items() if key != "managedFields"}}

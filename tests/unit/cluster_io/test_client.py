@@ -113,6 +113,23 @@ async def test_a_refusal_carries_the_server_s_own_words(server: Server, cluster:
     assert (caught.value.status, caught.value.reason, caught.value.message) == (422, "Invalid", "spec.replicas: no")
 
 
+async def test_of_an_object_all_is_given_but_who_wrote_which_field(server: Server, cluster: Cluster) -> None:
+    written = {"manager": "shadowrun", "fieldsV1": {"f:data": {}}}
+    meta: dict[str, Any] = {"name": "a", "labels": {"g": "h"}}
+    parts: dict[str, Any] = {
+        "data": {"a": "b"},
+        "binaryData": {"c": "ZA=="},
+        "type": "Opaque",
+        "spec": {"e": None},
+        "status": [1],
+    }
+    stored = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, **parts}
+    given = {**stored, "metadata": {**meta, "managedFields": [written]}}
+    server.answers = [(200, given), (200, {"metadata": {}, "items": [given]})]
+    assert await cluster.get("Secret", "n", "a") == stored
+    assert await cluster.list("Secret", "n") == [stored]
+
+
 async def test_a_list_follows_its_pages_and_says_of_each_object_what_it_is(server: Server, cluster: Cluster) -> None:
     server.answers = [
         (200, {"metadata": {"continue": "more"}, "items": [{"metadata": {"name": "a"}}]}),
