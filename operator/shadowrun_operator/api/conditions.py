@@ -163,9 +163,3 @@ def set_condition(
 def condition(conditions: Sequence[Condition], kind: ConditionType) -> Condition | None:
     """The condition of a type, if it has been set."""
     return next((c for c in conditions if c.type == kind.value), None)
-
-
-def is_true(conditions: Sequence[Condition], kind: ConditionType) -> bool:
-    """Whether a condition is set and True."""
-    found = condition(conditions, kind)
-    return found is not None and found.status == "True"

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from shadowrun_operator.api.run import API_VERSION, KIND
 from shadowrun_operator.api.status import MESSAGE_LENGTH, Status, shortened
@@ -31,7 +32,7 @@ from shadowrun_operator.reconcile.record import Books, RunRecord
 COUNTS_S = 10.0
 """Least time between two status writes that differ in nothing but what was counted."""
 
-_COUNTED = ("message", "pairs", "withinSLO", "funnel", "dropped", "failures", "criteria", "classes", "provenance")
+_COUNTED = {"message", "pairs", "within_slo", "funnel", "dropped", "failures", "criteria", "classes", "provenance"}
 _BAD_PATCH = (400, 403, 409, 415, 422)
 
 log = logging.getLogger(__name__)
@@ -148,10 +149,11 @@ async def write_status(
     cluster: Cluster, seen: Observation, status: Status, written: Written, *, news: bool = False
 ) -> None:
     """Write the status if it says something new; counts alone are news only every `COUNTS_S`, unless said to be."""
-    wanted, found = status.to_json(), seen.run.status.to_json()
-    if wanted == found:
+    found, counted_lately = seen.run.status, time.monotonic() - written.at < COUNTS_S
+    if status == found or (counted_lately and not news and _without_counts(status) == _without_counts(found)):
         return
-    if not news and _without_counts(wanted) == _without_counts(found) and time.monotonic() - written.at < COUNTS_S:
+    wanted = status.to_json()
+    if wanted == found.to_json():
         return
     await cluster.apply_status(
         {
@@ -164,8 +166,8 @@ async def write_status(
     written.at = time.monotonic()
 
 
-def _without_counts(status: Manifest) -> Manifest:
-    return {key: value for key, value in status.items() if key not in _COUNTED}
+def _without_counts(status: Status) -> dict[str, Any]:
+    return {field: value for field, value in status if field not in _COUNTED}
 
 
 async def _store(cluster: Cluster, seen: Observation, plan: Plan, memory: Memory) -> None:

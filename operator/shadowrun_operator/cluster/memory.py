@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.cluster.neighbours import Neighbours
 from shadowrun_operator.manifests.names import Manifest
 from shadowrun_operator.reconcile.observation import NodeRoom
@@ -43,6 +44,7 @@ class Recall:
 class Memory:
     """Of one run."""
 
+    run: ShadowRun | None = None  # as it was last read
     books: Books | None = None  # None: not read from the ConfigMap yet
     ended: bool = False  # by its record, whatever its status still says
     given_back_since: float | None = None

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 from shadowrun_mirror.config import MirrorConfig, decode_config
 
-from shadowrun_operator.api.conditions import ConditionType, Reason, condition, is_true
+from shadowrun_operator.api.conditions import ConditionType, Reason, condition
 from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.cluster.client import Cluster
 from shadowrun_operator.cluster.evidence_store import Stored, parts_of, read_back
@@ -69,7 +69,7 @@ async def observe(
 
     The run, the customers' path and the evidence are looked at every time; all else may be recalled (`_recalled_s`).
     """
-    run = ShadowRun.parse(body)
+    run = memory.run = _read(body, memory.run)
     now = time.time()
     spec, kept_s = run.spec, _recalled_s(run, now, memory)
     # Customers wait for nobody to speak of an Envoy that is not ready.
@@ -162,6 +162,12 @@ async def observe(
         attempts=earlier_attempts(ledger, siblings),
         ledger=ledger,
     )
+
+
+def _read(body: Manifest, known: ShadowRun | None) -> ShadowRun:
+    """Each version once."""
+    version = body["metadata"].get("resourceVersion")
+    return known if known is not None and known.metadata.resource_version == version else ShadowRun.parse(body)
 
 
 def _copies(run: ShadowRun) -> bool:
@@ -259,11 +265,12 @@ def _others(run: ShadowRun, neighbours: Iterable[Neighbour]) -> tuple[tuple[str,
         status = other.status
         if status.attempt and status.provenance.spec_hash:
             hashes.append(status.provenance.spec_hash)
-        unseen = condition(status.conditions, ConditionType.ACCEPTED) is None
+        if status.phase == "Complete":
+            continue
+        accepted = condition(status.conditions, ConditionType.ACCEPTED)
         older = _age(other) < own_age
-        may_begin = unseen and older and waits_until(other.spec, time.time()) is None
-        active = is_true(status.conditions, ConditionType.ACCEPTED) or may_begin
-        if active and status.phase != "Complete":
+        may_begin = accepted is None and older and waits_until(other.spec, time.time()) is None
+        if may_begin or (accepted is not None and accepted.status == "True"):
             capture = other.spec.capture
             found.append(
                 OtherRun(

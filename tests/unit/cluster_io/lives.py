@@ -166,8 +166,8 @@ class Life:
             return
         meta, status = body["metadata"], body["status"]
         if has_loop(status):
-            if "deletionTimestamp" not in meta:
-                meta["finalizers"] = [names.FINALIZER]
+            if "deletionTimestamp" not in meta and names.FINALIZER not in meta.get("finalizers", ()):
+                self.server.put({**body, "metadata": {**meta, "finalizers": [names.FINALIZER]}})
             if (await self.runs.pass_once("inference", "x")).released:
                 self._release()
         elif "deletionTimestamp" not in meta and status.get("observedGeneration") != meta["generation"]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.cluster.evidence_store import read_back
 from shadowrun_operator.cluster.observe import COPYING_S, WAITING_S
 from shadowrun_operator.manifests import names
@@ -140,6 +141,23 @@ async def test_what_is_stored_is_not_read_again_and_no_other_run_is_looked_at_wh
         assert 2 <= written <= 4
         assert life.server.given[EVIDENCE] == 0
         assert life.server.given[OTHERS] <= 2, "by the sweep"
+
+
+async def test_each_version_of_a_run_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    parse = ShadowRun.parse
+
+    def counting(body: Any) -> ShadowRun:
+        read.append(body["metadata"]["resourceVersion"])
+        return parse(body)
+
+    with begun("proxy") as life:
+        await life.until_phase("Running")
+        monkeypatch.setattr(ShadowRun, "parse", counting)
+        for _ in range(20):
+            await life.turn(POLL_S)
+        assert len(read) == len(set(read))
+        assert 4 <= len(read) <= 8, "counts are written every ten seconds, and seen after that"
 
 
 async def test_what_somebody_else_made_of_the_evidence_is_read() -> None:
