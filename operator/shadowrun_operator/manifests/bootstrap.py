@@ -107,7 +107,7 @@ def _baggage_script() -> str:
     return resources.files(__package__).joinpath("baggage.lua").read_text()
 
 
-@functools.cache  # compiled once: the objects are built anew at every look at a run
+@functools.cache  # compiled once for all runs
 def _bootstrap_template() -> jinja2.Template:
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)  # noqa: S701  YAML, by tojson
     return environment.from_string(resources.files(__package__).joinpath("envoy.yaml.j2").read_text())

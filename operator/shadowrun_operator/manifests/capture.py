@@ -74,6 +74,10 @@ class CaptureInputs:
     mirrors: int = 1
     shadow_baggage: ShadowBaggage = "Strip"
 
+    def __hash__(self) -> int:
+        """Of what tells runs apart: some of the rest has no hash."""
+        return hash((self.run, self.service_name, self.token))
+
     @property
     def primary_host(self) -> str:
         """DNS name of the primary's Service."""

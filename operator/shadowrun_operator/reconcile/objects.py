@@ -1,5 +1,7 @@
 """Which objects a run should have beside its arms, and the steps that bring the cluster there. Pure."""
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -27,9 +29,9 @@ from shadowrun_operator.manifests.mirror import (
     mirror_secret,
     mirror_service,
 )
-from shadowrun_operator.manifests.names import Manifest
+from shadowrun_operator.manifests.names import Manifest, RunRef
 from shadowrun_operator.manifests.pulling import pulled
-from shadowrun_operator.reconcile.observation import Observation
+from shadowrun_operator.reconcile.observation import Observation, Settings
 from shadowrun_operator.reconcile.plan import Apply, Step
 from shadowrun_operator.reconcile.primary import PrimaryPort, primary_port, service_port, speaks_h2c
 from shadowrun_operator.reconcile.record import RunRecord
@@ -37,6 +39,9 @@ from shadowrun_operator.reconcile.route import wanted_service
 from shadowrun_operator.reconcile.schedule import copy_until
 
 Side = Literal["primary", "capture"]
+
+_REMEMBERED = 256
+"""So many runs' objects are not made anew at every look, as long as all that they follow from is the same."""
 
 
 def resolved_port(seen: Observation, record: RunRecord) -> PrimaryPort | None:
@@ -89,25 +94,38 @@ def config_steps(seen: Observation, config: MirrorConfig) -> list[Step]:
 
 def mirror_steps(seen: Observation, config: MirrorConfig) -> list[Step]:
     """The mirror and all it needs."""
-    ref, spec = seen.ref, seen.run.spec
-    credential = spec.arms.credentials_secret_ref
-    replicas = spec.mirror.replicas
+    spec, credential = seen.run.spec, seen.run.spec.arms.credentials_secret_ref
+    wanted = _mirror_objects(
+        seen.ref,
+        seen.settings,
+        token_of(seen),
+        spec.mirror.replicas,
+        (credential.name, credential.key) if credential else ("", "token"),
+        seen.external,
+    )
+    return config_steps(seen, config) + _brought_about(seen, wanted)
+
+
+@lru_cache(_REMEMBERED)
+def _mirror_objects(
+    ref: RunRef, settings: Settings, token: str, replicas: int, credentials: tuple[str, str], external: bool
+) -> tuple[Manifest, ...]:
     deployment = mirror_deployment(
         ref,
-        image=seen.settings.mirror_image,
-        token=token_of(seen),
+        image=settings.mirror_image,
+        token=token,
         replicas=replicas,
-        credentials_secret=credential.name if credential else "",
-        credentials_key=credential.key if credential else "token",
+        credentials_secret=credentials[0],
+        credentials_key=credentials[1],
     )
-    wanted = [
-        mirror_network_policy(ref, operator_namespace=seen.settings.namespace, external=seen.external),
+    wanted = (
+        mirror_network_policy(ref, operator_namespace=settings.namespace, external=external),
         mirror_service(ref),
-        *([mirror_pods_service(ref)] if replicas > 1 and not seen.external else []),
+        *([mirror_pods_service(ref)] if replicas > 1 and not external else []),
         *([mirror_pdb(ref)] if replicas > 1 else []),
-        _pulled(seen, deployment),
-    ]
-    return config_steps(seen, config) + applied(seen, wanted)
+        pulled(deployment, policy=settings.pull_policy, secrets=settings.pull_secrets),
+    )
+    return tuple(names.stamped(manifest) for manifest in wanted)
 
 
 def capture_steps(seen: Observation, record: RunRecord, config: MirrorConfig, side: Side) -> list[Step]:
@@ -121,16 +139,26 @@ def capture_steps(seen: Observation, record: RunRecord, config: MirrorConfig, si
     inputs = capture_inputs(seen, record, config)
     if inputs is None:
         return []
-    wanted = [capture_secret(inputs), capture_pdb(inputs), _pulled(seen, capture_deployment(inputs))]
-    return service_steps(seen, inputs, side) + applied(seen, wanted)
+    return service_steps(seen, inputs, side) + _brought_about(seen, _capture_objects(inputs, seen.settings))
+
+
+@lru_cache(_REMEMBERED)
+def _capture_objects(inputs: CaptureInputs, settings: Settings) -> tuple[Manifest, ...]:
+    deployment = pulled(capture_deployment(inputs), policy=settings.pull_policy, secrets=settings.pull_secrets)
+    return tuple(names.stamped(manifest) for manifest in (capture_secret(inputs), capture_pdb(inputs), deployment))
 
 
 def service_steps(seen: Observation, inputs: CaptureInputs, side: Side) -> list[Step]:
     """The capture Service on one side."""
-    service = names.stamped(capture_service(inputs, selects=side))
+    service = _capture_service(inputs, side)
     if names.is_current(service, seen.capture_service) and selected_side(seen) == side:
         return []
     return [Apply(service)]
+
+
+@lru_cache(_REMEMBERED)
+def _capture_service(inputs: CaptureInputs, side: Side) -> Manifest:
+    return names.stamped(capture_service(inputs, selects=side))
 
 
 def selected_side(seen: Observation) -> Side | None:
@@ -194,18 +222,17 @@ def takes_copies(seen: Observation, service: Manifest) -> bool:
     return bool(service["spec"].get("selector") == names.selector(seen.ref, names.MIRROR))
 
 
-def _pulled(seen: Observation, deployment: Manifest) -> Manifest:
-    return pulled(deployment, policy=seen.settings.pull_policy, secrets=seen.settings.pull_secrets)
-
-
-def applied(seen: Observation, manifests: list[Manifest]) -> list[Step]:
+def applied(seen: Observation, manifests: Iterable[Manifest]) -> list[Step]:
     """Apply those that are not yet as they should be."""
-    steps: list[Step] = []
-    for manifest in manifests:
-        stamped = names.stamped(manifest)
-        if not names.is_current(stamped, seen.objects.get((manifest["kind"], manifest["metadata"]["name"]))):
-            steps.append(Apply(stamped))
-    return steps
+    return _brought_about(seen, map(names.stamped, manifests))
+
+
+def _brought_about(seen: Observation, stamped: Iterable[Manifest]) -> list[Step]:
+    return [
+        Apply(manifest)
+        for manifest in stamped
+        if not names.is_current(manifest, seen.objects.get((manifest["kind"], manifest["metadata"]["name"])))
+    ]
 
 
 def _primary_service(primary: Manifest, port: PrimaryPort) -> PrimaryService:
