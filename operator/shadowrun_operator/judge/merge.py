@@ -5,6 +5,7 @@ not matter. This module must not judge: it only adds and says what is missing.
 """
 
 from collections.abc import Collection, Iterable
+from functools import reduce
 from typing import TypeVar
 
 import msgspec
@@ -188,10 +189,8 @@ def together(window: Window, traffic_class: str) -> ClassEvidence:
     """The evidence of one class, or of all of them where `traffic_class` is ""."""
     if traffic_class:
         return window.classes.get(traffic_class, ClassEvidence())
-    whole = ClassEvidence()
-    for of_class in window.classes.values():
-        whole = whole.merged(of_class)
-    return whole
+    every = tuple(window.classes.values())
+    return reduce(ClassEvidence.merged, every) if every else ClassEvidence()
 
 
 def scopes(window: Window) -> dict[str, ClassEvidence]:

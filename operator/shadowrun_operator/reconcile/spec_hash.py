@@ -27,7 +27,10 @@ def changed_fields(snapshot: dict[str, Any], spec: Spec) -> list[str]:
     The snapshot may be an older operator's: it is read by today's model, so that a field or a default which that one
     did not know is no change. One that today's model cannot read is a change of the whole.
     """
-    now, whole = frozen_spec(spec), spec.to_json()
+    now = frozen_spec(spec)
+    if now == snapshot:
+        return []
+    whole = spec.to_json()
     sampling = {**whole["sampling"], **snapshot.get("sampling", {})}
     kept = {key: whole[key] for key in MUTABLE if key in whole}
     try:
