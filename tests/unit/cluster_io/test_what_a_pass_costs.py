@@ -7,6 +7,7 @@ from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.cluster.evidence_store import read_back
 from shadowrun_operator.cluster.observe import COPYING_S, WAITING_S
 from shadowrun_operator.manifests import names
+from shadowrun_operator.reconcile import objects
 from shadowrun_operator.reconcile.schedule import waits_until
 
 from tests.unit.cluster_io.api_server import merged
@@ -158,6 +159,25 @@ async def test_each_version_of_a_run_is_read_once(monkeypatch: pytest.MonkeyPatc
             await life.turn(POLL_S)
         assert len(read) == len(set(read))
         assert 4 <= len(read) <= 8, "counts are written every ten seconds, and seen after that"
+
+
+async def test_the_run_s_own_objects_are_not_made_anew_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    for name in ("capture_secret", "capture_service", "mirror_deployment"):
+        build = getattr(objects, name)
+
+        def counting(*args: Any, build: Any = build, **rest: Any) -> Any:
+            made.append(build.__name__)
+            return build(*args, **rest)
+
+        monkeypatch.setattr(objects, name, counting)
+    with begun("proxy") as life:
+        await life.until_phase("Running")
+        assert made
+        made.clear()
+        for _ in range(20):
+            await life.turn(POLL_S)
+        assert made == []
 
 
 async def test_what_somebody_else_made_of_the_evidence_is_read() -> None:
