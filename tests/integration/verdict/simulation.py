@@ -20,7 +20,7 @@ from shadowrun_mirror.pipeline import Clocks, Pipeline
 from examples.traffic.__main__ import arguments
 from examples.traffic.arrivals import Shape, arrival_times
 from examples.traffic.conversations import Conversation, Site
-from tests.bench.aa.experiments import Experiment, Outcome, outcome_of, shadow_run, site
+from tests.bench.aa.experiments import Experiment, Outcome, outcome_of, shadow_run, site, template
 from tests.integration.verdict.engines import Arms, Engine, Unrest
 from tests.unit.reconcile.world import START, World
 
@@ -35,7 +35,7 @@ class Customers:
     """The demo's customers: who asks what, and when. A conversation goes on once the primary has answered it."""
 
     def __init__(self, seed: int) -> None:
-        (manifest,) = (m for m in site("off", seed) if m["metadata"]["name"] == "customers")
+        (manifest,) = (m for m in site(seed) if m["metadata"]["name"] == "customers")
         asked = arguments(manifest["spec"]["template"]["spec"]["containers"][0]["args"])
         shape = Shape(asked.rate, asked.turns, asked.prompt_scale, asked.prompt_min, asked.prompt_max, asked.burstiness)
         source = random.Random(asked.seed)
@@ -139,7 +139,9 @@ def simulated(experiment: Experiment, unrest: Unrest, *, equal_s: int, effect_s:
     """What comes of one run on engines of this unrest."""
     empty = World.with_spec()
     spec = shadow_run(experiment, equal_s=equal_s, effect_s=effect_s)["spec"]
-    cluster = Cluster(body={**empty.body, "spec": {**spec, "hardware": _POOL}}, users=empty.users)
+    arms = template(experiment.baseline_cache)
+    users = {**empty.users, ("Deployment", arms["metadata"]["name"]): arms}
+    cluster = Cluster(body={**empty.body, "spec": {**spec, "hardware": _POOL}}, users=users)
     cluster.traffic = Traffic(experiment, unrest)
     decided_s = 0.0
     with asyncio.Runner() as runner:
