@@ -154,6 +154,16 @@ class Indicator(msgspec.Struct, frozen=True, kw_only=True):
     heaviest: int | None = None
 
 
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The arms' answers are compared, but for `ignored` fields (dotted paths, see `compare.paths`).
+
+    `ordered`: the order inside lists matters.
+    """
+
+    ignored: tuple[str, ...] = ()
+    ordered: bool = True
+
+
 class MirrorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The whole configuration. The first arm is the baseline; every other arm is a challenger."""
 
@@ -175,6 +185,7 @@ class MirrorConfig(msgspec.Struct, frozen=True, kw_only=True):
     source: CopySource = "Proxy"  # External: copies of any proxy, without our marks; they belong to `window`
     lag_limit_s: float = 0.005  # a pair with a stamp of a time when the event loop was later is flagged
     lease_s: float = 10.0  # capture stops copying when it has not heard from a mirror for this long
+    comparison: Comparison | None = None  # None: answers are measured only
     copy_until: float | None = None  # UTC seconds; from then on `copying` counts as false, whoever is left to say so
 
 

@@ -12,11 +12,21 @@ import msgspec
 
 from shadowrun_mirror.blocks import BlockSeries, weight_of
 from shadowrun_mirror.config import WARM_UP, Indicator
-from shadowrun_mirror.evidence import Amount, ArmEvidence, ClassEvidence, Evidence, Lineage, Source, Window, Wins
+from shadowrun_mirror.evidence import (
+    Amount,
+    ArmEvidence,
+    ClassEvidence,
+    Evidence,
+    Lineage,
+    Matches,
+    Source,
+    Window,
+    Wins,
+)
 from shadowrun_mirror.histogram import Histogram
 from shadowrun_mirror.join import Outcome, OutcomeJoin
 from shadowrun_mirror.measure import ArmResult, comparable, pair_indicator, sooner, token_sources_differ
-from shadowrun_mirror.reasons import DropReason, ExcludeReason, FlagReason
+from shadowrun_mirror.reasons import UNCOMPARED, DropReason, ExcludeReason, FlagReason, Likeness
 
 SKEW_LIMIT_S = 0.010
 """Arms written to further apart than this are flagged. Inside a cluster both connect within a millisecond; ten are
@@ -141,6 +151,7 @@ class Counts:
         per_arm = comparable(results)
         arms = [(counted.arms[arm], per_arm[arm]) for arm in pair.arms]
         wins = [(challenger, sooner(results[baseline], results[challenger])) for challenger in challengers]
+        likenesses = [(arm, found) for arm in challengers if (found := results[arm].likeness) is not None]
         written = {arm: at for arm in pair.arms if (at := results[arm].written_at) is not None}
         block = math.floor(pair.admitted_utc / pair.block_s)
         judged = pair.window != WARM_UP
@@ -154,6 +165,8 @@ class Counts:
             counted.forward.add(max(written.values()) - pair.admitted_at)
         for challenger, z in wins:
             _count_win(counted, challenger, z)
+        for challenger, found in likenesses:
+            _count_likeness(counted, window, challenger, found, block)
         for flag in flags:
             counted.flagged[flag.value] = counted.flagged.get(flag.value, Amount()) + one
         window.first_pair = utc if window.first_pair is None else min(window.first_pair, utc)
@@ -226,6 +239,12 @@ def _count_win(counted: ClassEvidence, challenger: str, z: int) -> None:
     wins.pairs += 1
     wins.won += z > 0
     wins.lost += z < 0
+
+
+def _count_likeness(counted: ClassEvidence, window: Window, challenger: str, found: Likeness, block: int) -> None:
+    counted.matches.setdefault(challenger, Matches()).add(found)
+    if found not in UNCOMPARED:
+        window.differing.setdefault(challenger, BlockSeries()).add(block, 0 if found is Likeness.MATCH else -1)
 
 
 def _indicators(pair: Pair, results: Mapping[str, ArmResult]) -> list[tuple[tuple[str, str], int, int, int]]:

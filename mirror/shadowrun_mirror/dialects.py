@@ -1,4 +1,6 @@
-"""Which API a path speaks: how its requests are rewritten, and which reader its answers need. A table; no I/O.
+"""Which API a path speaks: how its requests are rewritten, which reader its answers need, and how they are compared.
+
+A table; no I/O.
 
 A path is known by its end, as gateways put prefixes of their own before it. One that ends in nothing known is taken
 for completions, which is what most engines speak.
@@ -6,7 +8,11 @@ for completions, which is what most engines speak.
 
 import msgspec
 
+from shadowrun_mirror.compare import forms
+from shadowrun_mirror.compare.paths import paths
+from shadowrun_mirror.compare.reader import ComparedReader
 from shadowrun_mirror.completions import COMPLETIONS
+from shadowrun_mirror.config import Comparison
 from shadowrun_mirror.embeddings import EMBEDDINGS
 from shadowrun_mirror.messages import MESSAGES
 from shadowrun_mirror.responses import RESPONSES
@@ -16,10 +22,11 @@ from shadowrun_mirror.stream import MAX_EVENT_BYTES, BufferedReader, Reader, Str
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """One API: the rules of its requests and the shape of its answers."""
+    """One API: the rules of its requests, the shape of its answers, and the form in which they are compared."""
 
     request: RequestRules
     answer: AnswerShape
+    form: forms.Form
 
     def streams(self, asked: bool) -> bool:
         """Whether the answer to a request that asked for a stream, or did not, is one."""
@@ -31,14 +38,27 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
             return StreamReader(self.answer.event, self.answer.done_mark, min(max_event_bytes, MAX_EVENT_BYTES))
         return BufferedReader(self.answer.whole)
 
+    def compared_reader(
+        self, asked: bool, comparison: Comparison, max_event_bytes: int = MAX_EVENT_BYTES
+    ) -> ComparedReader:
+        """The same where answers are compared; of one longer than `max_event_bytes` nothing is kept."""
+        return ComparedReader(
+            self.reader(asked, max_event_bytes),
+            self.form,
+            paths((*self.form.left_out, *comparison.ignored)),
+            comparison.ordered,
+            streamed=self.streams(asked),
+            room=max_event_bytes,
+        )
 
-_COMPLETION = Dialect(request=COMPLETION, answer=COMPLETIONS)
+
+_COMPLETION = Dialect(request=COMPLETION, answer=COMPLETIONS, form=forms.COMPLETION)
 _BY_SUFFIX = (
-    (b"/chat/completions", Dialect(request=CHAT, answer=COMPLETIONS)),
+    (b"/chat/completions", Dialect(request=CHAT, answer=COMPLETIONS, form=forms.COMPLETION)),
     (b"/completions", _COMPLETION),
-    (b"/responses", Dialect(request=RESPONSE, answer=RESPONSES)),
-    (b"/embeddings", Dialect(request=EMBEDDING, answer=EMBEDDINGS)),
-    (b"/messages", Dialect(request=MESSAGE, answer=MESSAGES)),
+    (b"/responses", Dialect(request=RESPONSE, answer=RESPONSES, form=forms.RESPONSE)),
+    (b"/embeddings", Dialect(request=EMBEDDING, answer=EMBEDDINGS, form=forms.EMBEDDING)),
+    (b"/messages", Dialect(request=MESSAGE, answer=MESSAGES, form=forms.MESSAGE)),
 )
 
 

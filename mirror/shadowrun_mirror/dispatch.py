@@ -10,9 +10,13 @@ import random
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from shadowrun_mirror.breaker import Breaker, State
 from shadowrun_mirror.client import Client, Exchange, Request, Running
-from shadowrun_mirror.config import SLO, Arm, MirrorConfig, Sampling
+from shadowrun_mirror.compare.likeness import Left, likeness
+from shadowrun_mirror.compare.reader import ComparedReader
+from shadowrun_mirror.config import SLO, Arm, Comparison, MirrorConfig, Sampling
 from shadowrun_mirror.copied import Headers
 from shadowrun_mirror.dialects import dialect_of
 from shadowrun_mirror.facts import Fields
@@ -76,11 +80,16 @@ class Dispatcher:
         streamed = dialect.streams(stream)
         return {a.name: self._request(config, a, target, common, bodies[a.model], streamed, place) for a in config.arms}
 
-    async def send(self, requests: dict[str, Request], stream: bool, slo: SLO) -> dict[str, ArmResult]:
-        """Send to all arms at once and wait for the last one; results by arm. Cancelled, it closes what is open."""
+    async def send(
+        self, requests: dict[str, Request], stream: bool, slo: SLO, comparison: Comparison | None = None
+    ) -> dict[str, ArmResult]:
+        """Send to all arms at once and wait for the last one; results by arm, the baseline first.
+
+        Cancelled, it closes what is open. What was kept of the answers for a comparison ends here.
+        """
         order = list(requests)
         self._rng.shuffle(order)
-        pair = _Pair(len(order))
+        pair = _Pair(len(order), comparison)
         try:
             for arm in order:
                 self._start(arm, requests[arm], stream, slo, pair)
@@ -89,7 +98,8 @@ class Dispatcher:
             for breaker, running in pair.running.values():
                 running.give_up()
                 breaker.unused(self._clock())
-        return {arm: pair.results[arm] for arm in requests}
+        results = {arm: pair.results[arm] for arm in requests}
+        return results if comparison is None else _compared(results, pair.left, comparison)
 
     def _start(self, arm: str, request: Request, stream: bool, slo: SLO, pair: "_Pair") -> None:
         breaker = self._breaker(arm, request)
@@ -100,8 +110,12 @@ class Dispatcher:
             pair.end(arm, failed_result(FailureReason.BREAKER_OPEN, stream, written_at=None))
             return
         self._note(arm, before, breaker.state)
-        reading = Reading(dialect.reader(stream, request.max_event_bytes), stream, request.max_answer_bytes)
-        sent = _Sent(breaker, reading, partial(self._note, arm))
+        compared = None
+        if pair.comparison is not None:
+            compared = dialect.compared_reader(stream, pair.comparison, request.max_event_bytes)
+        reader = compared or dialect.reader(stream, request.max_event_bytes)
+        reading = Reading(reader, stream, request.max_answer_bytes)
+        sent = _Sent(breaker, reading, partial(self._note, arm), compared)
         ended = partial(self._ended, arm, sent, stream, slo, pair)
         client = self._http2 if request.http2 else self._client
         try:
@@ -127,6 +141,8 @@ class Dispatcher:
             if result.failure is None or not sent.answered:
                 breaker.ended(result.failure, self._clock())
         self._note(arm, before, breaker.state)
+        if sent.compared is not None and result.failure is None:
+            pair.left[arm] = sent.compared.left
         pair.end(arm, result)
 
     def _breaker(self, arm: str, request: Request) -> Breaker:
@@ -179,6 +195,14 @@ def _customer_field(sampling: Sampling) -> str:
     return sampling.key_field if sampling.unit == "Key" else ""
 
 
+def _compared(results: dict[str, ArmResult], left: dict[str, Left], comparison: Comparison) -> dict[str, ArmResult]:
+    baseline, *challengers = results
+    for arm in challengers:
+        found = likeness(left.get(baseline), left.get(arm), comparison.ordered)
+        results[arm] = msgspec.structs.replace(results[arm], likeness=found)
+    return results
+
+
 def _broken(arm: str, error: Exception, stream: bool) -> ArmResult:
     """A fault of our own. The pair must still end, and an arm without a result has failed; the log says whose."""
     _log.error("exchange broke", extra={"fields": {"arm": arm, "error": type(error).__name__}})
@@ -188,8 +212,15 @@ def _broken(arm: str, error: Exception, stream: bool) -> ArmResult:
 class _Sent:
     """What an arm was sent, while its answer is read. The breaker hears of the head when it comes, not at the end."""
 
-    def __init__(self, breaker: Breaker, reading: Reading, note: Callable[[State, State], None]) -> None:
+    def __init__(
+        self,
+        breaker: Breaker,
+        reading: Reading,
+        note: Callable[[State, State], None],
+        compared: ComparedReader | None,
+    ) -> None:
         self.reading = reading
+        self.compared = compared
         self.answered = False
         self._breaker = breaker
         self._note = note
@@ -207,7 +238,9 @@ class _Sent:
 class _Pair:
     """What is known of a pair on its way. `ended` is done when every arm has its result."""
 
-    def __init__(self, arms: int) -> None:
+    def __init__(self, arms: int, comparison: Comparison | None) -> None:
+        self.comparison = comparison
+        self.left: dict[str, Left] = {}
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.results: dict[str, ArmResult] = {}
         self.running: dict[str, tuple[Breaker, Running]] = {}

@@ -16,6 +16,7 @@ import msgspec
 
 from shadowrun_mirror.blocks import BlockSeries
 from shadowrun_mirror.histogram import Histogram
+from shadowrun_mirror.reasons import UNCOMPARED, Likeness
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +110,31 @@ class Wins(msgspec.Struct, kw_only=True):
         return Wins(pairs=self.pairs + other.pairs, won=self.won + other.won, lost=self.lost + other.lost)
 
 
+class Matches(msgspec.Struct, kw_only=True):
+    """How often a challenger's answer was the baseline's, in ended pairs by `reasons.Likeness`; numbers only."""
+
+    pairs: dict[str, int] = {}
+
+    def add(self, found: Likeness) -> None:
+        """Count one pair."""
+        self.pairs[found.value] = self.pairs.get(found.value, 0) + 1
+
+    def merged(self, other: "Matches") -> "Matches":
+        """Both together."""
+        names = sorted(self.pairs.keys() | other.pairs.keys())
+        return Matches(pairs={name: self.pairs.get(name, 0) + other.pairs.get(name, 0) for name in names})
+
+    @property
+    def matched(self) -> int:
+        """Pairs whose answers were equal."""
+        return self.pairs.get(Likeness.MATCH, 0)
+
+    @property
+    def compared(self) -> int:
+        """Pairs of which that can be said at all."""
+        return sum(self.pairs.values()) - sum(self.pairs.get(reason, 0) for reason in UNCOMPARED)
+
+
 class PrimaryEvidence(msgspec.Struct, kw_only=True):
     """What the primary made of the requests whose copies became pairs, as far as capture could say.
 
@@ -148,6 +174,7 @@ class ClassEvidence(msgspec.Struct, kw_only=True):
     wins: dict[str, Wins] = {}  # of each challenger over the baseline
     failing: dict[str, BlockSeries] = {}  # by challenger: requests and bytes it failed alone, less the baseline's alone
     primary: PrimaryEvidence = msgspec.field(default_factory=PrimaryEvidence)
+    matches: dict[str, Matches] = {}  # by challenger; empty where answers are not compared
 
     def merged(self, other: "ClassEvidence") -> "ClassEvidence":
         """Both together."""
@@ -174,6 +201,10 @@ class ClassEvidence(msgspec.Struct, kw_only=True):
                 for name in sorted(self.failing.keys() | other.failing.keys())
             },
             primary=self.primary.merged(other.primary),
+            matches={
+                name: self.matches.get(name, Matches()).merged(other.matches.get(name, Matches()))
+                for name in sorted(self.matches.keys() | other.matches.keys())
+            },
         )
 
 
@@ -196,7 +227,10 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Window(msgspec.Struct, kw_only=True):
-    """All that was counted under one window number. `pairs[challenger][criterion]` holds z by blocks of time."""
+    """All that was counted under one window number. `pairs[challenger][criterion]` holds z by blocks of time.
+
+    `differing[challenger]` holds the compared answers by blocks of time: -1 for each that differs from the baseline's.
+    """
 
     id: int
     first_pair: float | None = None  # UTC seconds at which the first pair was complete
@@ -204,6 +238,7 @@ class Window(msgspec.Struct, kw_only=True):
     classes: dict[str, ClassEvidence] = {}
     pairs: dict[str, dict[str, BlockSeries]] = {}
     lineage: Lineage = Lineage()
+    differing: dict[str, BlockSeries] = {}
 
     def merged(self, other: "Window") -> "Window":
         """Both together; the ids must agree."""
@@ -227,6 +262,10 @@ class Window(msgspec.Struct, kw_only=True):
             classes=classes,
             pairs=pairs,
             lineage=self.lineage.merged(other.lineage),
+            differing={
+                name: self.differing.get(name, BlockSeries()).merged(other.differing.get(name, BlockSeries()))
+                for name in sorted(self.differing.keys() | other.differing.keys())
+            },
         )
 
 

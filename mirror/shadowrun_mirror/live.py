@@ -13,7 +13,7 @@ from shadowrun_mirror.expiry import Expiry
 from shadowrun_mirror.facts import DEFAULT_CLASS
 
 _REMEMBERED_WINDOWS = 8
-_FROZEN = ("indicators", "classes", "slo", "class_slos", "block_s", "lag_limit_s")
+_FROZEN = ("indicators", "classes", "slo", "class_slos", "block_s", "lag_limit_s", "comparison")
 _FROZEN_SAMPLING = ("unit", "seed", "key_headers", "key_field", "on_missing_key")
 
 
@@ -100,7 +100,7 @@ class LiveConfig:
         self.config = config
         self._expiry = Expiry(config.expiry, wall, mono)
         # The warm-up has no thresholds, so every replica knows all there is to know about it.
-        self._of: dict[int, MirrorConfig] = {WARM_UP: msgspec.structs.replace(config, indicators=())}
+        self._of: dict[int, MirrorConfig] = {WARM_UP: _warm_up(config)}
         self._remember(config)
 
     def offer(self, new: MirrorConfig, wall: float, mono: float) -> Refusal | None:
@@ -118,15 +118,14 @@ class LiveConfig:
         return self._expiry.passed(wall, mono)
 
     def of_window(self, window: int) -> MirrorConfig | None:
-        """What the pairs of a window are judged by: classes, SLOs, blocks, and indicators (none in the warm-up).
+        """What the pairs of a window are judged by: classes, SLOs, blocks, and what counts only after the warm-up.
 
         None for a window this replica was not told about.
         """
         return self._of.get(window)
 
     def _remember(self, config: MirrorConfig) -> None:
-        known = config if config.window != WARM_UP else msgspec.structs.replace(config, indicators=())
-        self._of[config.window] = known
+        self._of[config.window] = config if config.window != WARM_UP else _warm_up(config)
         for window in sorted(self._of)[1:-_REMEMBERED_WINDOWS]:
             del self._of[window]
 
@@ -149,6 +148,11 @@ class LiveConfig:
             if not fine:
                 return Refusal(status=409, field=field, message=message)
         return None
+
+
+def _warm_up(config: MirrorConfig) -> MirrorConfig:
+    """As pairs of the warm-up go by it: no criterion counts, and no answer is compared."""
+    return msgspec.structs.replace(config, indicators=(), comparison=None)
 
 
 def _arm_names(config: MirrorConfig) -> list[str]:

@@ -26,7 +26,7 @@ import msgspec
 
 from shadowrun_mirror.client import Exchange
 from shadowrun_mirror.config import SLO, Indicator
-from shadowrun_mirror.reasons import FailureReason
+from shadowrun_mirror.reasons import FailureReason, Likeness
 from shadowrun_mirror.shapes import Tokens
 from shadowrun_mirror.stream import Answer
 
@@ -44,7 +44,8 @@ class ArmResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `ttft` is None for buffered answers. `tpot` is None for those, for a completed answer of one token, and for a
     bundled one. `gap` is None without two reads with content, `per_token` without a number of output tokens; both are
-    None for a failed arm. `by_events`: N is the number of content events although there is a usage.
+    None for a failed arm. `by_events`: N is the number of content events although there is a usage. `likeness`: of a
+    challenger, what comparing its answer with the baseline's came to; None where answers are not compared.
     """
 
     failure: FailureReason | None
@@ -58,6 +59,7 @@ class ArmResult(msgspec.Struct, frozen=True, kw_only=True):
     gap: float | None = None
     per_token: float | None = None
     by_events: bool = False
+    likeness: Likeness | None = None
 
     @property
     def stamps(self) -> list[float]:

@@ -12,7 +12,7 @@ from shadowrun_mirror.breaker import State
 from shadowrun_mirror.config import MirrorConfig
 from shadowrun_mirror.join import KINDS, Outcome
 from shadowrun_mirror.measure import ArmResult
-from shadowrun_mirror.reasons import DropReason, ExcludeReason, FailureReason, FlagReason
+from shadowrun_mirror.reasons import DropReason, ExcludeReason, FailureReason, FlagReason, Likeness
 
 _PREFIX = "shadowrun_mirror"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -93,6 +93,12 @@ class Metrics:
             ["arm", "model"],
             registry=registry,
         )
+        self._compared = Counter(
+            f"{_PREFIX}_compared_answers",
+            "Answers held against the baseline's: match, the kind of difference, or why nothing can be said.",
+            ["arm", "result"],
+            registry=registry,
+        )
         self._latencies = {
             name: Histogram(
                 f"{_PREFIX}_{name}_seconds",
@@ -153,6 +159,10 @@ class Metrics:
         self._arms = {arm.name: self._arm(arm.name, arm.model) for arm in config.arms}
         for arm in self._arms:
             self._breaker.labels(arm)
+        if config.comparison is not None:
+            for challenger in config.arms[1:]:
+                for result in Likeness:
+                    self._compared.labels(challenger.name, result.value)
 
     def lost(self, reason: ExcludeReason | DropReason) -> None:
         """A copy that did not become a pair."""
@@ -190,6 +200,8 @@ class Metrics:
         self._results[end].inc()
         for arm, result in results.items():
             arms[arm].ended(result)
+            if result.likeness is not None:
+                self._compared.labels(arm, result.likeness.value).inc()
 
     def render(self, vitals: Vitals) -> bytes:
         """The exposition text."""

@@ -18,7 +18,7 @@ import msgspec
 
 from shadowrun_mirror.admit import Candidate, Gate, place_of
 from shadowrun_mirror.client import Request
-from shadowrun_mirror.config import SLO, TrafficClass, wants_copies
+from shadowrun_mirror.config import SLO, Comparison, TrafficClass, wants_copies
 from shadowrun_mirror.copied import REQUEST_ID_HEADER, Copy, Headers, joined, window_of
 from shadowrun_mirror.count import Counts, Pair
 from shadowrun_mirror.dispatch import Dispatcher
@@ -216,7 +216,8 @@ class Pipeline:
         except BaseException:
             self._gate.release(copy.size)
             raise
-        task = asyncio.create_task(self._run(pair, requests, stream, slo, candidate.facts), name="pair")
+        running = self._run(pair, requests, stream, slo, rules.comparison, candidate.facts)
+        task = asyncio.create_task(running, name="pair")
         self._pairs.add(task)
         task.add_done_callback(partial(self._over, copy.size))
 
@@ -249,8 +250,16 @@ class Pipeline:
         self._timer = None
         self._serve_queue()
 
-    async def _run(self, pair: Pair, requests: dict[str, Request], stream: bool, slo: SLO, facts: Facts) -> None:
-        results = await self._dispatcher.send(requests, stream, slo)
+    async def _run(
+        self,
+        pair: Pair,
+        requests: dict[str, Request],
+        stream: bool,
+        slo: SLO,
+        comparison: Comparison | None,
+        facts: Facts,
+    ) -> None:
+        results = await self._dispatcher.send(requests, stream, slo, comparison)
         flags = self._counts.ended(pair, results, self.clocks.wall())
         self.metrics.ended(results, flags)
         if _log.isEnabledFor(logging.DEBUG):

@@ -56,3 +56,24 @@ class FlagReason(StrEnum):
         "BrokenLineage"  # its conversation goes on from a history that was edited or cut; without pauses only
     )
     TOKEN_SOURCES_DIFFER = "TokenSourcesDiffer"  # noqa: S105  of one arm no usage is known, or none to believe
+
+
+class Likeness(StrEnum):
+    """What comparing a challenger's answer with the baseline's came to."""
+
+    MATCH = "Match"
+    FAILED = "Failed"  # exactly one of the two did not answer properly
+    FIELD_MISSING = "FieldMissing"  # the challenger lacks a field
+    FIELD_EXTRA = "FieldExtra"  # the challenger has a field that the baseline lacks
+    TYPE = "Type"
+    LENGTH = "Length"  # of a text or a list; also: only one of the two is too long to be compared
+    ORDER = "Order"  # of a list: the same members in another order
+    VALUE = "Value"
+    BOTH_FAILED = "BothFailed"
+    TOO_LONG = "TooLong"  # both are longer than what is compared
+    UNREADABLE = "Unreadable"  # neither could be taken apart
+
+
+UNCOMPARED = (Likeness.BOTH_FAILED, Likeness.TOO_LONG, Likeness.UNREADABLE)
+DIFFERENCES = tuple(kind for kind in Likeness if kind is not Likeness.MATCH and kind not in UNCOMPARED)
+"""In this order: of a pair that differs in several ways the first counts."""

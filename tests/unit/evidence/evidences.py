@@ -2,8 +2,19 @@
 
 from hypothesis import strategies as st
 from shadowrun_mirror.blocks import STEPS, BlockSeries
-from shadowrun_mirror.evidence import Amount, ArmEvidence, ClassEvidence, Evidence, Source, Usage, Window, Wins
+from shadowrun_mirror.evidence import (
+    Amount,
+    ArmEvidence,
+    ClassEvidence,
+    Evidence,
+    Matches,
+    Source,
+    Usage,
+    Window,
+    Wins,
+)
 from shadowrun_mirror.histogram import Histogram
+from shadowrun_mirror.reasons import Likeness
 
 ARMS = ("baseline", "candidate")
 CLASSES = ("long", "default")
@@ -100,6 +111,10 @@ def class_evidences(draw: st.DrawFn) -> ClassEvidence:
         queue=draw(histograms()),
         forward=draw(histograms()),
         failing={arm: draw(failing_series()) for arm in draw(st.sets(st.just("candidate")))},
+        matches={
+            arm: Matches(pairs=draw(st.dictionaries(st.sampled_from([*map(str, Likeness)]), st.integers(1, 9))))
+            for arm in draw(st.sets(st.sampled_from(("candidate", "control"))))
+        },
         wins={"candidate": draw(st.builds(Wins, pairs=st.just(9), won=st.integers(0, 4), lost=st.integers(0, 5)))},
     )
 
@@ -118,6 +133,7 @@ def windows(draw: st.DrawFn, number: int = 1) -> Window:
                 **{name: draw(weighed_series()) for name in draw(st.sets(st.just("w")))},
             }
         },
+        differing={arm: series(draw(pair_lists)) for arm in draw(st.sets(st.just("candidate")))},
     )
 
 

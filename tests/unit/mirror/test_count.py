@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from shadowrun_mirror.blocks import BlockSeries
 from shadowrun_mirror.config import Indicator
 from shadowrun_mirror.count import Counts, Pair
-from shadowrun_mirror.evidence import Amount, Evidence, Lineage, Wins
+from shadowrun_mirror.evidence import Amount, Evidence, Lineage, Matches, Wins
 from shadowrun_mirror.histogram import Histogram
 from shadowrun_mirror.join import outcome_of
 from shadowrun_mirror.measure import ArmResult, sooner
-from shadowrun_mirror.reasons import DropReason, ExcludeReason, FailureReason, FlagReason
+from shadowrun_mirror.reasons import DropReason, ExcludeReason, FailureReason, FlagReason, Likeness
 from shadowrun_mirror.shapes import Tokens
 
 from tests.funnel import assert_adds_up
@@ -135,6 +135,27 @@ def test_who_answered_first_is_counted_for_each_challenger_and_class() -> None:
         counted.ended(admitted, outcome, 150.0)
     wins = snapshot(counted).windows[1].classes["long"].wins
     assert wins == {"candidate": Wins(pairs=3, won=1, lost=1), "control": Wins(pairs=3, won=1, lost=1)}
+
+
+def test_how_answers_compare_is_counted_for_each_challenger_and_class_and_in_blocks_where_it_says_anything() -> None:
+    counted = counts()
+    for at, candidate, control in (
+        (100.0, Likeness.MATCH, Likeness.MATCH),
+        (101.0, Likeness.VALUE, Likeness.MATCH),
+        (104.0, Likeness.FAILED, Likeness.MATCH),
+        (104.0, Likeness.BOTH_FAILED, None),
+    ):
+        admitted = pair(name="long", at=at)
+        counted.admitted(admitted)
+        found = [msgspec.structs.replace(result(), likeness=likeness) for likeness in (None, candidate, control)]
+        ended(counted, admitted, *found)
+    window = snapshot(counted).windows[1]
+    matches = window.classes["long"].matches
+    assert matches["candidate"] == Matches(pairs={"Match": 1, "Value": 1, "Failed": 1, "BothFailed": 1})
+    assert (matches["candidate"].matched, matches["candidate"].compared) == (1, 3)
+    assert matches["control"] == Matches(pairs={"Match": 3})
+    assert window.differing["candidate"].sums == {50: (2, -1), 52: (1, -1)}
+    assert window.differing["control"].sums == {50: (2, 0), 52: (1, 0)}
 
 
 def test_where_one_arm_has_no_first_token_the_end_of_the_answer_decides_who_was_first() -> None:

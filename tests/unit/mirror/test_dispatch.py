@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from shadowrun_mirror.breaker import FAILURES, FIRST_WAIT_S, State
 from shadowrun_mirror.client import Ended, Exchange, HeadObjection, Request, Running
-from shadowrun_mirror.config import SLO, Admission, CaptureRules, Sampling
+from shadowrun_mirror.config import SLO, Admission, CaptureRules, Comparison, Sampling
 from shadowrun_mirror.dispatch import Dispatcher
 from shadowrun_mirror.facts import fields_of
-from shadowrun_mirror.reasons import FailureReason
+from shadowrun_mirror.reasons import FailureReason, Likeness
 from shadowrun_mirror.stream import Reader
 
 from tests.integration.mirror.rig import configuration
@@ -88,6 +88,47 @@ async def test_a_fault_of_our_own_ends_the_pair_and_says_no_more_than_its_type(
     assert [result.failure for result in results.values()] == [FailureReason.MALFORMED] * 2
     assert [record.fields["error"] for record in caplog.records if hasattr(record, "fields")] == ["RuntimeError"] * 2
     assert "hello" not in caplog.text
+
+
+def _says(words: dict[str, str]) -> Callable[[Request, Reader, Ended], None]:
+    def behave(request: Request, reader: Reader, ended: Ended) -> None:
+        if not words[request.host]:
+            _ends(request, reader, ended)
+            return
+        reader.feed(b'{"choices":[{"index":0,"text":"%b"}]}' % words[request.host].encode(), 1.0)
+        asyncio.get_running_loop().call_soon(ended, Exchange(failure=None, written_at=0.5, whole=True))
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "control", "found"),
+    [
+        ("word", "word", "sword", [None, Likeness.MATCH, Likeness.LENGTH]),
+        ("word", "", "lord", [None, Likeness.FAILED, Likeness.VALUE]),
+        ("", "", "word", [None, Likeness.BOTH_FAILED, Likeness.FAILED]),
+    ],
+)
+async def test_answers_are_held_against_the_baselines_where_that_is_asked_for(
+    baseline: str, candidate: str, control: str, found: list[Likeness | None]
+) -> None:
+    arms = Arms(_says({"a": baseline, "b": candidate, "c": control}))
+    results = await dispatcher(arms).send(requests("a", "b", "c"), False, SLO(), Comparison())
+    assert [result.likeness for result in results.values()] == found
+    results = await dispatcher(arms).send(requests("a", "b", "c"), False, SLO())
+    assert {result.likeness for result in results.values()} == {None}
+
+
+async def test_only_a_stream_that_is_compared_is_not_told_by_a_glance() -> None:
+    glances: list[bool] = []
+
+    def behave(request: Request, reader: Reader, ended: Ended) -> None:
+        glances.append(reader.glance is not None)
+        _ends(request, reader, ended)
+
+    await dispatcher(Arms(behave)).send(requests("a"), True, SLO())
+    await dispatcher(Arms(behave)).send(requests("a"), True, SLO(), Comparison())
+    assert glances == [True, False]
 
 
 async def test_no_arm_is_always_first() -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from shadowrun_mirror.config import MODULO, Admission, MirrorConfig, Pauses, Sampling, TrafficClass
+from shadowrun_mirror.config import MODULO, Admission, Comparison, MirrorConfig, Pauses, Sampling, TrafficClass
 from shadowrun_mirror.expiry import Expiry
 from shadowrun_mirror.live import LiveConfig, wrong_value
 
@@ -72,6 +72,20 @@ def test_thresholds_of_recent_windows_are_remembered_and_the_warm_ups_always() -
     assert latest.indicators == indicators[:1]
     assert holder.of_window(1) is None
     assert holder.of_window(30) is None
+
+
+def test_no_answer_of_the_warm_up_is_compared_and_how_is_frozen_for_a_window() -> None:
+    holder = live()
+    offered(holder, window=2, comparison=Comparison())
+    warm_up, counted = holder.of_window(0), holder.of_window(2)
+    assert warm_up is not None
+    assert warm_up.comparison is None
+    assert counted is not None
+    assert counted.comparison == Comparison()
+    other = msgspec.structs.replace(holder.config, version=holder.config.version + 1, comparison=None)
+    refusal = holder.offer(other, 1000.0, 0.0)
+    assert refusal is not None
+    assert (refusal.status, refusal.field) == (409, "comparison")
 
 
 SAMPLING = Sampling(unit="Conversation", threshold=0, seed=7, key_headers=("x-key",), class_thresholds={"long": 5})
