@@ -19,7 +19,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "no-service": ({"primary": "absent"}, "PrimaryNotFound", "absent"),
     "bad-patch": ({"patch": {"spec": {"containers": [{"name": "engin", "env": []}]}}}, "PatchInvalid", "engin"),
     "refused-patch": ({"patch": {"spec": {"containers": [{"name": "engine", "image": ""}]}}}, "PatchInvalid", "image"),
-    "not-yet": ({"comparison": {"output": "Parity"}}, "NotImplemented", "comparison"),
+    "not-yet": ({"comparison": {"output": "Distribution"}}, "NotImplemented", "comparison"),
 }
 
 

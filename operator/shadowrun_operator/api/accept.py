@@ -28,8 +28,6 @@ class NotYet:
 READABLE = ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages")
 """How the paths end whose requests and answers the mirror can read."""
 
-_OTHER_ENDS = "answers are not compared; use decided, pairs, tokens, gpuHours or spec.duration"
-
 NOT_YET: tuple[NotYet, ...] = (
     NotYet(
         "spec.capture.proxy.port",
@@ -44,12 +42,17 @@ NOT_YET: tuple[NotYet, ...] = (
         f"list paths that end in {', '.join(READABLE[:-1])} or {READABLE[-1]}, whose answers can be read",
     ),
     NotYet(
-        "spec.comparison",
-        "",
-        lambda s: s.comparison is not None and (s.comparison.output != "None" or bool(s.comparison.checks)),
-        "leave it out; answers are measured and not compared",
+        "spec.comparison.output",
+        "Distribution",
+        lambda s: s.comparison is not None and s.comparison.output == "Distribution",
+        "use Parity, with a control to see how often equal arms match",
     ),
-    NotYet("spec.endConditions.matchRate", "", lambda s: s.end_conditions.match_rate is not None, _OTHER_ENDS),
+    NotYet(
+        "spec.comparison.checks",
+        "",
+        lambda s: s.comparison is not None and bool(s.comparison.checks),
+        "leave it out; answers are compared with each other and not checked by themselves",
+    ),
 )
 
 

@@ -92,6 +92,7 @@ class EndReason(_Word):
     PAIRS_REACHED = "PairsReached", "The counted pairs have reached endConditions.pairs."
     TOKENS_REACHED = "TokensReached", "The counted tokens have reached endConditions.tokens."
     GPU_HOURS_REACHED = "GPUHoursReached", "The accelerator hours of all arms have reached endConditions.gpuHours."
+    MATCH_RATE_REACHED = "MatchRateReached", "The share of matches is proven to be endConditions.matchRate or more."
     DECIDED = "Decided", "Every criterion that gates is decided, and nothing stands against a verdict."
     FAILURE_PROVEN = "FailureProven", "A criterion that gates is refuted: the run could only fail."
     START_DEADLINE_EXCEEDED = "StartDeadlineExceeded", "No pair was counted before spec.startDeadline."
@@ -117,6 +118,7 @@ _JUDGED = frozenset(
         EndReason.PAIRS_REACHED,
         EndReason.TOKENS_REACHED,
         EndReason.GPU_HOURS_REACHED,
+        EndReason.MATCH_RATE_REACHED,
         EndReason.DECIDED,
         EndReason.FAILURE_PROVEN,
     }

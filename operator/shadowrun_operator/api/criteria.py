@@ -101,16 +101,25 @@ class Coverage(Block):
 
 
 class Comparison(Block):
-    """How the arms' answers are compared with each other."""
+    """How the arms' answers are compared with each other; what comes of it is reported and no part of the verdict."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "self.output == 'Parity' || (size(self.ignoreFields) == 0 && self.arrayOrder == 'Significant')",
+                "ignoreFields and arrayOrder say how answers are compared: set output to Parity, or leave them out",
+            )
+        )
+    )
 
     output: Literal["None", "Parity", "Distribution"] = "None"
-    """Whether answers are not compared, must be equal, or may differ as much as the control's do."""
+    """Whether answers are not compared, match when equal, or (not implemented) may differ as the control's do."""
     ignore_fields: tuple[FieldPath, ...] = Field(default=(), max_length=32, json_schema_extra=AS_SET)
-    """Fields of an answer that are known to differ."""
+    """Fields of an answer that are known to differ, as paths through objects, lists and texts that are JSON."""
     array_order: Literal["Significant", "Ignored"] = "Significant"
     """Whether the order inside lists matters."""
     checks: tuple[Literal["JSONSchema", "ToolCalls"], ...] = Field(default=(), max_length=2, json_schema_extra=AS_SET)
-    """Checks that each answer must pass by itself."""
+    """Not implemented: checks that each answer must pass by itself."""
 
 
 class Criterion(Block):

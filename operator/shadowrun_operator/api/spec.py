@@ -64,8 +64,16 @@ class EndConditions(Block):
     """Accelerator hours, by the limits of all arms' pods since copying began, that end it; not before minDuration."""
     decided: bool = False
     """Whether the run ends once every criterion is decided, and at any time once one is refuted."""
-    match_rate: Percent | None = None
-    """Not implemented: the share of equal answers which, once proven, ends the run."""
+    match_rate: Percent | None = Field(
+        default=None,
+        json_schema_extra=rules(
+            (
+                "self.matches('[1-9]') && !self.startsWith('100')",
+                "matchRate must be above 0% and below 100%: no number of pairs proves that all answers match",
+            )
+        ),
+    )
+    """Share of matches which, once proven over 200 compared pairs or more, ends the run; the verdict ignores it."""
 
 
 class LivePathGuard(Block):
@@ -134,9 +142,10 @@ _HARDWARE_UNKNOWN = (
 _FIXED_CLASSES = "self.classes.all(k, !has(k.when.turns) && !has(k.when.promptTokens))"
 """A conversation is of one class from its beginning to its end."""
 
+_COMPARED = "has(self.comparison) && self.comparison.output == 'Parity'"
 _STAY = "self.hardware.crossover == 'Disabled'"
 _WARM_UP = "duration(self.arms.warmup.duration)"
-_ENDS_BY_COUNT = " || ".join(f"has(self.endConditions.{end})" for end in ("pairs", "tokens", "gpuHours"))
+_ENDS_BY_COUNT = " || ".join(f"has(self.endConditions.{end})" for end in ("pairs", "tokens", "gpuHours", "matchRate"))
 
 
 class Spec(Block):
@@ -215,7 +224,11 @@ class Spec(Block):
             ),
             (
                 f"{_STAY} || !({_ENDS_BY_COUNT})",
-                "hardware.crossover is at half of duration: leave endConditions.pairs, tokens and gpuHours out",
+                "hardware.crossover is at half of duration: leave endConditions.pairs, tokens, gpuHours, matchRate out",
+            ),
+            (
+                f"!has(self.endConditions.matchRate) || ({_COMPARED})",
+                "endConditions.matchRate needs answers that are compared: set comparison.output to Parity",
             ),
             (
                 f"{_STAY} || {_WARM_UP} + {_WARM_UP} < duration(self.duration)",
@@ -251,7 +264,7 @@ class Spec(Block):
     coverage: Coverage = Coverage()
     """How much of the selected traffic must have been measured."""
     comparison: Comparison | None = None
-    """Not implemented: how answers are compared."""
+    """How answers are compared; they are measured only when absent."""
     criteria: tuple[Criterion, ...] = Field(min_length=1, max_length=MAX_CRITERIA, json_schema_extra=map_by("name"))
     """What must hold for the verdict Pass."""
     duration: Duration = Field(

@@ -61,6 +61,7 @@ Phase = Literal["Pending", "Preparing", "WarmingUp", "Running", "Finishing", "Co
 Verdict = Literal["Pass", "Fail", "Inconclusive"]
 Outcome = Literal["Pass", "Fail", "Inconclusive"]
 ConditionStatus = Literal["True", "False", "Unknown"]
+DifferenceKind = Literal["Failed", "FieldMissing", "FieldExtra", "Type", "Length", "Order", "Value"]
 Arm = Literal["baseline", "candidate", "control"]
 
 Count = Annotated[int, Field(ge=0, le=999_999_999_999)]
@@ -69,6 +70,7 @@ Time = Annotated[
     str, StringConstraints(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$", max_length=20)
 ]
 Word = Annotated[str, StringConstraints(pattern="^[A-Za-z]([A-Za-z0-9]*)?$", min_length=1, max_length=40)]
+ShortWord = Annotated[str, StringConstraints(pattern="^[A-Za-z]([A-Za-z0-9]*)?$", min_length=1, max_length=16)]
 LossReason = Annotated[str, StringConstraints(pattern="^[A-Za-z]([A-Za-z0-9]*)?$", min_length=1, max_length=24)]
 Message = Annotated[str, Cut(MESSAGE_LENGTH)]
 ConditionMessage = Annotated[str, Cut(CONDITION_LENGTH)]
@@ -81,6 +83,7 @@ Version = Annotated[str, Cut(40)]
 PATH_LENGTH = 64
 Path = Annotated[str, Cut(PATH_LENGTH)]
 Interval = Annotated[str, Cut(32)]
+Share = Annotated[str, Cut(8)]
 Figure = Annotated[str, Cut(16)]
 """A number with its unit for people, such as "1.42 s" or "98.1%"; machines read the report instead."""
 
@@ -144,7 +147,7 @@ class Dropped(Block):
 class Failure(Block):
     """A reason for which arms did not answer properly, in requests of each arm."""
 
-    reason: LossReason
+    reason: ShortWord
     """Machine word of the reason."""
     baseline: Count = 0
     """How many requests of the baseline."""
@@ -175,7 +178,7 @@ class CriterionStatus(Block):
     """Counted pairs it rests on."""
     needed: Count = 0
     """Estimated further pairs until it is decided; 0 when it is decided or cannot be told."""
-    reason: Annotated[str, StringConstraints(max_length=24)] = ""
+    reason: Annotated[str, StringConstraints(max_length=16)] = ""
     """Machine word for why it is open; empty when it is decided."""
     message: Note = ""
     """A sentence with the numbers."""
@@ -200,6 +203,30 @@ class ClassStatus(Block):
     """Share of the selected requests that became pairs."""
     token_coverage: Figure = ""
     """Share of the selected tokens that became pairs."""
+
+
+class Difference(Block):
+    """A way in which answers of the candidate differ from the baseline's."""
+
+    kind: DifferenceKind
+    """Machine word of the first difference that was found in an answer."""
+    pairs: Count = 0
+    """How many pairs."""
+
+
+class ComparisonStatus(Block):
+    """How often the candidate's answer was the baseline's; no part of the verdict."""
+
+    compared: Count = 0
+    """Pairs of which that can be said."""
+    matched: Count = 0
+    """Pairs whose answers were equal."""
+    match_rate: Share = ""
+    """What the share of matches is at least, beyond chance; empty while there are too few pairs to say."""
+    control: Share = ""
+    """Share of matches of the control, the baseline's equal: more can't be asked of the candidate."""
+    differed: tuple[Difference, ...] = Field(default=(), max_length=7, json_schema_extra=map_by("kind"))
+    """In what the others differ."""
 
 
 class ArmStatus(Block):
@@ -257,7 +284,7 @@ class ReportRef(Block):
 class Condition(Block):
     """One condition, after the conventions of Kubernetes."""
 
-    type: Word
+    type: ShortWord
     """Type of the condition."""
     status: ConditionStatus
     """Whether it holds."""
@@ -312,6 +339,8 @@ class Status(Block):
     """What the evidence says about each criterion."""
     classes: tuple[ClassStatus, ...] = Field(default=(), max_length=9, json_schema_extra=map_by("name"))
     """How much of each class was measured."""
+    comparison: ComparisonStatus | None = None
+    """How the arms' answers compare; absent where they are not compared."""
     arms: tuple[ArmStatus, ...] = Field(default=(), max_length=3, json_schema_extra=map_by("name"))
     """What each arm runs and where."""
     difference: Annotated[tuple[Path, ...], _first(MAX_DIFFERENCES)] = Field(default=(), max_length=MAX_DIFFERENCES)

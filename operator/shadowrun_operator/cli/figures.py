@@ -1,8 +1,8 @@
 """Quantiles, shares and win rates of a report, as titled sections of text. Pure; empty sections are left out."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from shadowrun_operator.cli.report import ArmLatencies, Quantiles, Range, ShownReport
+from shadowrun_operator.cli.report import ArmLatencies, ArmMatches, Quantiles, Range, ShownReport
 from shadowrun_operator.cli.tables import duration, percent, table
 
 _RATES = ("TokensPerSecond",)
@@ -15,6 +15,7 @@ def figure_sections(report: ShownReport) -> Iterator[tuple[str, str]]:
     yield "Before the arms [95 % interval]", _times(report)
     yield "Shares of requests (and of prompt tokens)", _shares(report.arms)
     yield "Beside the baseline", _against(report.arms)
+    yield "Answers that match the baseline's (no part of the verdict)", _matches(report.matches)
     yield "If all that was selected had become pairs, in points", _worst_cases(report)
 
 
@@ -95,6 +96,28 @@ def _against(arms: Sequence[ArmLatencies]) -> str:
         if (found := a.against) is not None and found.pairs
     ]
     return table(("CLASS", "ARM", "PAIRS", "FIRST", "LAST", "WIN RATE", "LENGTH RATIO"), rows) if rows else ""
+
+
+def _matches(found: Sequence[ArmMatches]) -> str:
+    rows = [
+        (
+            m.traffic_class or "all",
+            m.arm,
+            str(m.compared),
+            str(m.matched),
+            percent(m.share),
+            percent(m.lower),
+            _counted(m.differed),
+            _counted(m.uncompared),
+        )
+        for m in found
+    ]
+    head = ("CLASS", "ARM", "COMPARED", "MATCHED", "SHARE", "AT LEAST", "DIFFERED IN", "NOT COMPARED")
+    return table(head, rows) if rows else ""
+
+
+def _counted(pairs: Mapping[str, int]) -> str:
+    return ", ".join(f"{kind} {n}" for kind, n in pairs.items())
 
 
 def _worst_cases(report: ShownReport) -> str:

@@ -152,6 +152,7 @@ def _sooner(spec: Spec) -> list[str]:
     found = [
         ("endConditions.tokens", ends.tokens is not None),
         ("endConditions.gpuHours", ends.gpu_hours is not None),
+        ("endConditions.matchRate", ends.match_rate is not None),
         ("livePathGuard", spec.live_path_guard is not None),
         ("sampling.targetPairsPerSecond", sampling.target_pairs_per_second is not None),
         ("schedule.dailyWindow", spec.schedule is not None and spec.schedule.daily_window is not None),

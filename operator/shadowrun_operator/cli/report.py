@@ -131,6 +131,19 @@ class WorstCase(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool
 
 
+class ArmMatches(msgspec.Struct, frozen=True, kw_only=True):
+    """How often the answers of a challenger were the baseline's; pairs by kind of difference, or why not compared."""
+
+    arm: str
+    traffic_class: str
+    compared: int
+    matched: int
+    share: float | None
+    lower: float | None = None
+    differed: dict[str, int] = {}
+    uncompared: dict[str, int] = {}
+
+
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs before anything counted."""
 
@@ -306,6 +319,7 @@ class ShownReport(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[ArmLatencies, ...]
     classes: tuple[ClassTimes, ...] = ()
     worst_cases: tuple[WorstCase, ...] = ()
+    matches: tuple[ArmMatches, ...] = ()
     method: str
     circumstances: Circumstances = Circumstances()
     facts: ShownFacts = ShownFacts()

@@ -148,6 +148,7 @@ def coarser(books: Books, level: int) -> Books:
                     )
                     for name, c in window.classes.items()
                 },
+                differing={arm: series.at_level(level) for arm, series in window.differing.items()},
             )
             for number, window in evidence.windows.items()
         }

@@ -19,6 +19,7 @@ from shadowrun_operator.judge.display import ArmReport, ClassReport
 from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import Funnel
 from shadowrun_operator.judge.guards import Finding
+from shadowrun_operator.judge.matches import ArmMatches
 from shadowrun_operator.judge.merge import COUNTED, Merged
 from shadowrun_operator.judge.missing import WorstCase
 from shadowrun_operator.judge.rules import Rules
@@ -38,7 +39,8 @@ METHOD = (
     " below the limit at alpha {fail_alpha:g}, shared among criteria by Holm's method. DroppedHardRequests: failures by"
     " blocks of time, self-normalised sums, at every look, alpha {hard_alpha:g} shared among classes. Where arms change"
     " places halfway: both Pass and Fail must hold in each half by itself. Failures count as"
-    " infinitely slow. Ranges of quantiles: order statistics, 95 %, answers taken as independent."
+    " infinitely slow. Answers that match: lower bound of their share as for Pass; no part of the verdict."
+    " Ranges of quantiles: order statistics, 95 %, answers taken as independent."
 )
 
 
@@ -55,6 +57,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[ArmReport, ...]
     classes: tuple[ClassReport, ...] = ()
     worst_cases: tuple[WorstCase, ...] = ()
+    matches: tuple[ArmMatches, ...] = ()
     method: str
     circumstances: Circumstances = Circumstances()
     rules: Rules
@@ -117,4 +120,5 @@ def _joined(window: Window, level: int) -> Window:
         name: msgspec.structs.replace(c, failing={arm: series.at_level(level) for arm, series in c.failing.items()})
         for name, c in window.classes.items()
     }
-    return msgspec.structs.replace(window, pairs=pairs, classes=classes)
+    differing = {arm: series.at_level(level) for arm, series in window.differing.items()}
+    return msgspec.structs.replace(window, pairs=pairs, classes=classes, differing=differing)

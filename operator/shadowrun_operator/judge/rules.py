@@ -75,6 +75,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     `min_duration_s`: the shortest counted time the spec asks for, in seconds. `daily_window`: the only hours of a day
     that it asks for, in words; "" asks for all. `tpot_limits`: the classes whose SLO
     limits the time per output token. `crossover`: the arms change places halfway, and each half is judged by itself.
+    `match_rate`: the share of answers that match which ends the run once it is proven; no part of the verdict.
     """
 
     criteria: tuple[Criterion, ...]
@@ -97,6 +98,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     daily_window: str = ""
     tpot_limits: tuple[str, ...] = ()
     crossover: bool = False
+    match_rate: float | None = None
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -155,6 +157,7 @@ def rules_of(spec: Spec, *, block_s: int = 1) -> Rules:
         daily_window=_daily_window(spec),
         tpot_limits=_tpot_limits(spec),
         crossover=spec.hardware.changes_places,
+        match_rate=None if spec.end_conditions.match_rate is None else _share(spec.end_conditions.match_rate),
     )
 
 

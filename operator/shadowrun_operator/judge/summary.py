@@ -8,12 +8,14 @@ from typing import get_args
 
 from shadowrun_operator.api import status as api
 from shadowrun_operator.judge.criteria import CriterionResult
-from shadowrun_operator.judge.figures import percent
+from shadowrun_operator.judge.figures import at_least, percent
 from shadowrun_operator.judge.funnel import ArmCounts, Count, Funnel
+from shadowrun_operator.judge.matches import ArmMatches, of_candidate
 from shadowrun_operator.judge.rules import Rules
 from shadowrun_operator.judge.words import criterion_note, figure, interval, requirement
 
 _ARMS: tuple[api.Arm, ...] = get_args(api.Arm)
+_KINDS: tuple[api.DifferenceKind, ...] = get_args(api.DifferenceKind)
 
 
 def shown(number: int) -> int:
@@ -77,6 +79,21 @@ def criteria_status(results: tuple[CriterionResult, ...]) -> tuple[api.Criterion
             informational=r.informational,
         )
         for r in results
+    )
+
+
+def comparison_status(rules: Rules, found: tuple[ArmMatches, ...]) -> api.ComparisonStatus | None:
+    """How often the candidate's answers were the baseline's, and the control's share beside it; None without any."""
+    ours = of_candidate(rules, found)
+    if ours is None:
+        return None
+    equal = next((m for m in found if m.arm == rules.control and not m.traffic_class), None)
+    return api.ComparisonStatus(
+        compared=ours.compared,
+        matched=ours.matched,
+        match_rate="" if ours.lower is None else at_least(ours.lower),
+        control=percent(equal.matched, equal.compared) if equal is not None and equal.compared else "",
+        differed=tuple(api.Difference(kind=k, pairs=ours.differed[k]) for k in _KINDS if k in ours.differed),
     )
 
 

@@ -11,6 +11,7 @@ from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import funnel
 from shadowrun_operator.judge.guards import Case, Finding, case_of, findings, gravest, standing
 from shadowrun_operator.judge.hard_drops import MORE_ALPHA
+from shadowrun_operator.judge.matches import matches
 from shadowrun_operator.judge.merge import Merged, scopes
 from shadowrun_operator.judge.missing import missing_weights, worst_cases
 from shadowrun_operator.judge.report import METHOD, Report
@@ -43,6 +44,7 @@ def judge(rules: Rules, evidence: Merged, facts: Facts) -> Report:
         arms=arm_reports(rules, views, counts),
         classes=class_reports(views),
         worst_cases=worst_cases(rules, counts, case.results, missing_weights(rules, evidence, facts)),
+        matches=matches(rules, evidence),
         method=METHOD.format(
             pass_alpha=rules.pass_alpha, fail_alpha=rules.fail_alpha, heaviest=HEAVIEST, hard_alpha=MORE_ALPHA
         ),

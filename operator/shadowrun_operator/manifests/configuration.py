@@ -8,6 +8,7 @@ from shadowrun_mirror.config import (
     Admission,
     Arm,
     CaptureRules,
+    Comparison,
     Indicator,
     MirrorConfig,
     Pauses,
@@ -73,6 +74,7 @@ def mirror_config(
         slo=_slo(spec.slo),
         class_slos={c.name: _slo(c.slo) for c in spec.classes if c.slo is not None},
         indicators=indicators,
+        comparison=_comparison(spec),
         lag_limit_s=lag_limit_s(spec, indicators),
         source="External" if spec.capture.made_elsewhere else "Proxy",
     )
@@ -203,6 +205,13 @@ def _class(c: api.TrafficClass) -> TrafficClass:
         schema=c.when.structured,
         images=c.when.images,
     )
+
+
+def _comparison(spec: Spec) -> Comparison | None:
+    asked = spec.comparison
+    if asked is None or asked.output != "Parity":
+        return None
+    return Comparison(ignored=asked.ignore_fields, ordered=asked.array_order == "Significant")
 
 
 def _slo(slo: api.SLO) -> SLO:

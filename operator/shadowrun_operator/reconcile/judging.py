@@ -5,11 +5,13 @@ from shadowrun_operator.judge.criteria import CriterionResult
 from shadowrun_operator.judge.funnel import Funnel
 from shadowrun_operator.judge.guards import Finding
 from shadowrun_operator.judge.hours import hours
+from shadowrun_operator.judge.matches import ArmMatches
 from shadowrun_operator.judge.merge import Merged
 from shadowrun_operator.judge.report import Report, packed_report, unpacked_report
 from shadowrun_operator.judge.rules import Rules
 from shadowrun_operator.judge.summary import (
     classes_status,
+    comparison_status,
     criteria_status,
     dropped_status,
     failures_status,
@@ -82,12 +84,14 @@ def stored_report(seen: Observation) -> Report | None:
 
 def with_progress(status: Status, done: Progress) -> Status:
     """The status with the funnel and the criteria as they stand while counting."""
-    return _with_counts(status, done.rules, done.evidence, done.funnel, done.results, done.first_counted)
+    return _with_counts(status, done.rules, done.evidence, done.funnel, done.results, done.matches, done.first_counted)
 
 
 def with_report(seen: Observation, status: Status, report: Report) -> Status:
     """The status with the verdict and everything it rests on."""
-    counted = _with_counts(status, report.rules, report.evidence, report.funnel, report.criteria, report.facts.started)
+    counted = _with_counts(
+        status, report.rules, report.evidence, report.funnel, report.criteria, report.matches, report.facts.started
+    )
     return counted.model_copy(
         update={
             "verdict": report.verdict,
@@ -104,6 +108,7 @@ def _with_counts(
     evidence: Merged,
     funnel: Funnel,
     results: tuple[CriterionResult, ...],
+    matched: tuple[ArmMatches, ...],
     first: float | None,
 ) -> Status:
     seen = hours(rules, evidence).of_the_day
@@ -117,6 +122,7 @@ def _with_counts(
             "failures": failures_status(funnel),
             "criteria": criteria_status(results),
             "classes": classes_status(rules, funnel),
+            "comparison": comparison_status(rules, matched),
             "provenance": status.provenance.model_copy(update={"hours_seen": seen}),
         }
     )

@@ -11,6 +11,7 @@ from shadowrun_operator.judge.facts import Facts
 from shadowrun_operator.judge.funnel import Funnel, funnel
 from shadowrun_operator.judge.guards import case_of
 from shadowrun_operator.judge.live_path import Watch, harm, watched
+from shadowrun_operator.judge.matches import ArmMatches, matches, rate_is_proven
 from shadowrun_operator.judge.merge import Merged, merged
 from shadowrun_operator.judge.rules import Rules, rules_of
 from shadowrun_operator.judge.thresholds import Shortfall, shortfalls
@@ -22,7 +23,7 @@ from shadowrun_operator.reconcile.observation import Observation
 from shadowrun_operator.reconcile.pending import POLL_S
 from shadowrun_operator.reconcile.rate import Pace, asked, paced, selected_count
 from shadowrun_operator.reconcile.record import RunRecord
-from shadowrun_operator.reconcile.standing import VERDICT, Standing, holding_s, standings
+from shadowrun_operator.reconcile.standing import MATCH_RATE, VERDICT, Standing, holding_s, standings
 
 GRACE_S = 15.0
 """Beyond the request timeout: how long the last evidence is waited for."""
@@ -71,9 +72,11 @@ class Progress:
 
     @cached_property
     def standings(self) -> dict[str, Standing]:
-        """Since when the criteria that gate and the verdict have been decided as they are, this look included."""
+        """Since when criteria that gate, verdict and match rate have been decided as they are, this look included."""
         stand: dict[str, Outcome] = {r.name: r.outcome for r in self.gating}
-        return standings(self.stood, {**stand, VERDICT: self.prospect}, self.now)
+        stand[VERDICT] = self.prospect
+        stand[MATCH_RATE] = "Pass" if rate_is_proven(self.rules, self.matches) else "Inconclusive"
+        return standings(self.stood, stand, self.now)
 
     def stands(self, name: str, outcome: Outcome) -> bool:
         """Whether a criterion (or `VERDICT`) has been decided like this for so long that a run may end by it."""
@@ -85,17 +88,22 @@ class Progress:
         """What went wrong in the judge, "" where nothing did."""
         return self._judged[2]
 
+    @property
+    def matches(self) -> tuple[ArmMatches, ...]:
+        """How often the arms' answers match; empty where they are not compared, and where the judge failed."""
+        return self._judged[3]
+
     @cached_property
-    def _judged(self) -> tuple[tuple[CriterionResult, ...], tuple[Outcome, str], str]:
+    def _judged(self) -> tuple[tuple[CriterionResult, ...], tuple[Outcome, str], str, tuple[ArmMatches, ...]]:
         """Judged once a look. An error of the judge is said in the status and never keeps a run from ending."""
         facts = self.facts
         if facts is None or not facts.indicators:
-            return (), ("Inconclusive", ""), ""
+            return (), ("Inconclusive", ""), "", ()
         try:
             case = case_of(self.rules, self.evidence, facts, self.funnel)
-            return case.results, prospect(case), ""
+            return case.results, prospect(case), "", matches(self.rules, self.evidence)
         except Exception as error:
-            return (), ("Inconclusive", ""), f"The criteria cannot be judged: {type(error).__name__} in the judge."
+            return (), ("Inconclusive", ""), f"The criteria cannot be judged: {type(error).__name__} in the judge.", ()
 
     @property
     def pairs(self) -> int:
@@ -187,7 +195,8 @@ def _beginnings(seen: Observation, evidence: Merged) -> tuple[float | None, floa
 
 
 def _holding_s(seen: Observation, rules: Rules, evidence: Merged) -> float:
-    series = (s for of_arm in evidence.counted.pairs.values() for s in of_arm.values())
+    of_criteria = (s for of_arm in evidence.counted.pairs.values() for s in of_arm.values())
+    series = (*of_criteria, *evidence.counted.differing.values())
     return holding_s(series, rules.block_s, seen.run.spec.admission.timeout.seconds)
 
 

@@ -13,6 +13,8 @@ from shadowrun_operator.judge.criteria import Outcome
 
 VERDICT = ""
 """The key of the verdict's own prospect beside the criteria's names."""
+MATCH_RATE = "matchRate"
+"""The key of whether `endConditions.matchRate` is proven; no criterion has a capital in its name."""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):

@@ -515,6 +515,36 @@ RULES = {
     "a comparison is a known one": Rule(
         {"spec.comparison": {"output": "Parity"}}, {"spec.comparison": {"output": "Exact"}}, "Unsupported value"
     ),
+    "how answers are compared is said where they are": Rule(
+        {"spec.comparison": {"output": "Parity", "ignoreFields": ["choices.message.content.at"]}},
+        {"spec.comparison": {"ignoreFields": ["choices.message.content.at"]}},
+        "set output to Parity",
+    ),
+    "the order of lists is ignored where answers are compared": Rule(
+        {"spec.comparison": {"output": "Parity", "arrayOrder": "Ignored"}},
+        {"spec.comparison": {"output": "None", "arrayOrder": "Ignored"}},
+        "set output to Parity",
+    ),
+    "an ignored field is a path of names": Rule(
+        {"spec.comparison": {"output": "Parity", "ignoreFields": ["a.b_1"]}},
+        {"spec.comparison": {"output": "Parity", "ignoreFields": ["a[0].b"]}},
+        "should match",
+    ),
+    "an end by matches needs answers that are compared": Rule(
+        {"spec.comparison": {"output": "Parity"}, "spec.endConditions.matchRate": "99.5%"},
+        {"spec.endConditions.matchRate": "99.5%"},
+        "set comparison.output to Parity",
+    ),
+    "nor do answers that are compared otherwise do for it": Rule(
+        {"spec.comparison": {"output": "Parity"}, "spec.endConditions.matchRate": "1%"},
+        {"spec.comparison": {"output": "Distribution"}, "spec.endConditions.matchRate": "1%"},
+        "set comparison.output to Parity",
+    ),
+    "that all answers match is never proven": Rule(
+        {"spec.comparison": {"output": "Parity"}, "spec.endConditions.matchRate": "99.9999%"},
+        {"spec.comparison": {"output": "Parity"}, "spec.endConditions.matchRate": "100%"},
+        "matchRate must be above 0% and below 100%",
+    ),
     "there is a criterion": Rule(only(share()), only(), "should have at least 1 items"),
     "there are at most ten criteria": Rule(
         only(*(share(name=f"c{i}") for i in range(10))), only(*(share(name=f"c{i}") for i in range(11))), "at most 10"

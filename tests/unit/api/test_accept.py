@@ -15,8 +15,8 @@ KEYED = {"unit": "Conversation", "key": {"header": "x-conversation-id"}}
 NOT_YET: dict[str, dict[str, Any]] = {
     "spec.capture.paths": {"capture": {"proxy": {"serviceName": "x"}, "paths": ["/v1/completions", "/v1/audio"]}},
     "spec.capture.proxy.port": {"capture": {"proxy": {"serviceName": "x", "port": 8001}}},
-    "spec.comparison": {"comparison": {"output": "Parity"}},
-    "spec.endConditions.matchRate": {"endConditions": {"matchRate": "99%"}},
+    "spec.comparison.output Distribution": {"comparison": {"output": "Distribution"}},
+    "spec.comparison.checks": {"comparison": {"output": "Parity", "checks": ["JSONSchema"]}},
 }
 
 DONE: dict[str, dict[str, Any]] = {
@@ -68,6 +68,10 @@ DONE: dict[str, dict[str, Any]] = {
     "an end once all is decided": {"endConditions": {"decided": True}},
     "a list of models": {"capture": {"proxy": {"serviceName": "x"}, "models": ["m"]}},
     "a comparison that asks for nothing": {"comparison": {"output": "None"}},
+    "answers that are compared": {
+        "comparison": {"output": "Parity", "ignoreFields": ["timings"], "arrayOrder": "Ignored"},
+        "endConditions": {"matchRate": "99%"},
+    },
     "a stop": {"stop": {"reason": "enough"}},
 }
 
@@ -87,11 +91,12 @@ def test_what_is_done_is_not_named(blocks: dict[str, Any]) -> None:
 def test_everything_not_done_is_named_at_once() -> None:
     found = not_implemented(
         spec(
-            comparison={"checks": ["ToolCalls"]},
-            endConditions={"decided": True, "matchRate": "99%"},
+            capture={"proxy": {"serviceName": "x", "port": 8001}},
+            comparison={"output": "Distribution", "checks": ["ToolCalls"]},
         )
     )
     assert [sentence.split()[0] for sentence in found] == [
-        "spec.comparison",
-        "spec.endConditions.matchRate",
+        "spec.capture.proxy.port",
+        "spec.comparison.output",
+        "spec.comparison.checks",
     ]

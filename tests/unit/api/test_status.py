@@ -119,6 +119,7 @@ def test_only_the_agreed_ends_are_judged() -> None:
         "PairsReached",
         "TokensReached",
         "GPUHoursReached",
+        "MatchRateReached",
         "Decided",
         "FailureProven",
     ]

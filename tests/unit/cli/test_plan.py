@@ -129,8 +129,8 @@ def test_a_file_that_is_no_run_is_an_error(
 def test_what_is_not_done_yet_and_classes_that_do_not_exist_are_errors(
     manifest: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plan(manifest(comparison={"output": "Parity"})) == 3
-    assert "spec.comparison is not implemented yet" in capsys.readouterr().err
+    assert plan(manifest(comparison={"output": "Distribution"})) == 3
+    assert "spec.comparison.output Distribution is not implemented yet" in capsys.readouterr().err
     assert plan(manifest(), "--class-share", "short=5%") == 3
     assert "has no class short" in capsys.readouterr().err
     assert plan(str(ROOT / "absent.yaml")) == 3

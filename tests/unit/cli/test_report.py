@@ -2,7 +2,8 @@
 
 import msgspec
 import pytest
-from shadowrun_mirror.evidence import Amount, Lineage, LivePath, PrimaryEvidence, Usage, Wins
+from shadowrun_mirror.blocks import BlockSeries
+from shadowrun_mirror.evidence import Amount, Lineage, LivePath, Matches, PrimaryEvidence, Usage, Wins
 from shadowrun_operator.api.status import ReportRef
 from shadowrun_operator.cli.main import main
 from shadowrun_operator.cli.report import shown_report
@@ -14,7 +15,7 @@ from shadowrun_operator.judge.report import Report
 from shadowrun_operator.judge.verdict import judge
 
 from tests.unit.cli.fakes import FakeReader, complete, run
-from tests.unit.judge.synthetic import DEFAULT_RULES, facts, judged, recorded
+from tests.unit.judge.synthetic import DEFAULT_RULES, equal, facts, judged, recorded
 
 pytestmark = pytest.mark.surfaces
 
@@ -171,3 +172,29 @@ def test_the_command_prints_the_report_of_the_run(report: Report, capsys: pytest
 
 def test_columns_are_as_wide_as_their_widest_cell_and_an_empty_cell_is_a_dash() -> None:
     assert table(("A", "B"), [("long", "1"), ("", "22")]) == "A      B\nlong   1\n-      22"
+
+
+def test_answers_that_match_are_shown_with_the_controls_beside() -> None:
+    recorder = recorded(control=equal)
+    window = recorder.windows[1]
+    window.classes["default"].matches = {
+        "candidate": Matches(pairs={"Match": 590, "Value": 7, "Failed": 1, "BothFailed": 2}),
+        "control": Matches(pairs={"Match": 600}),
+    }
+    window.differing = {
+        "candidate": BlockSeries(sums=dict.fromkeys(range(299), (2, 0)) | {300: (2, -2)}),
+        "control": BlockSeries(sums=dict.fromkeys(range(300), (2, 0))),
+    }
+    rules = msgspec.structs.replace(DEFAULT_RULES, control="control")
+    text = report_text("x", shown_report(msgspec.json.encode(judged(recorder, rules)).decode()))
+    section = text[text.index("Answers that match the baseline's (no part of the verdict)") :]
+    rows = [line.split() for line in section.splitlines()[1:4]]
+    assert rows[0][:5] == ["CLASS", "ARM", "COMPARED", "MATCHED", "SHARE"]
+    assert rows[1][:5] == ["all", "candidate", "598", "590", "98.66%"]
+    assert rows[2][:5] == ["all", "control", "600", "600", "100.00%"]
+    assert "Failed 1, Value 7   BothFailed 2" in section
+    assert [row[5].endswith("%") for row in rows[1:]] == [True, True], "what the shares are at least"
+
+
+def test_where_answers_are_not_compared_nothing_is_said_of_it(report: Report) -> None:
+    assert "Answers that match the" not in report_text("x", shown_report(msgspec.json.encode(report).decode()))

@@ -50,7 +50,7 @@ def _mirror(pod: str, sequence: int, pairs: int = 1, *, epoch: str = "e", time: 
         config_version=1,
         copying=True,
         expired=False,
-        windows={1: Window(id=1, pairs={"candidate": {"ttft": series}})},
+        windows={1: Window(id=1, pairs={"candidate": {"ttft": series}}, differing={"candidate": series})},
     )
 
 
@@ -108,6 +108,7 @@ def test_blocks_of_time_are_joined_where_living_identities_alone_are_too_much(mo
     kept = unpacked(fitting(books, ()), UID)
     assert set(kept.mirrors) == {"a/e", "b/e"}
     assert kept.mirrors["a/e"].windows[1].pairs["candidate"]["ttft"].level > 0
+    assert kept.mirrors["a/e"].windows[1].differing["candidate"].level > 0
     assert _pairs(kept) == _pairs(books)
 
 
@@ -245,7 +246,7 @@ def _full(pod: str) -> Evidence:
             for i in range(MAX_CLASSES + 1)
         }
         pairs = {c: {f"criterion-{i}": series() for i in range(MAX_CRITERIA)} for c in challengers}
-        return Window(id=number, classes=classes, pairs=pairs)
+        return Window(id=number, classes=classes, pairs=pairs, differing={c: series() for c in challengers})
 
     source = Source(pod=pod, pod_uid=pod, epoch="e", sequence=1, time=1.0)
     return Evidence(

@@ -25,7 +25,9 @@ def test_a_report_read_back_is_the_same_and_can_be_judged_again(candidate: objec
 def test_evidence_beyond_the_bound_is_kept_in_coarser_blocks_with_the_same_sums(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    report = judged(recorded(pairs=900))
+    recorder = recorded(pairs=900)
+    recorder.windows[1].differing["candidate"] = BlockSeries(sums=dict.fromkeys(range(300), (3, -1)))
+    report = judged(recorder)
     _, whole = packed_report(report)
     monkeypatch.setattr(module, "EVIDENCE_BOUND", len(whole) - 1)
     readable, evidence = packed_report(report)
@@ -36,6 +38,7 @@ def test_evidence_beyond_the_bound_is_kept_in_coarser_blocks_with_the_same_sums(
             kept = restored.evidence.counted.pairs[arm][name]
             assert kept.level > blocks.level
             assert (kept.pairs, _sum(kept)) == (blocks.pairs, _sum(blocks))
+    assert restored.evidence.counted.differing["candidate"].level > 0
     again = judged_again(restored)
     assert (again.verdict, again.funnel) == (report.verdict, report.funnel)
 

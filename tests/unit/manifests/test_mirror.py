@@ -5,7 +5,16 @@ import base64
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from shadowrun_mirror.config import CREDENTIAL_HEADERS, MODULO, MirrorConfig, Pauses, TrafficClass, decode_config
+from shadowrun_mirror.config import (
+    CREDENTIAL_HEADERS,
+    MODULO,
+    Comparison,
+    MirrorConfig,
+    Pauses,
+    TrafficClass,
+    decode_config,
+    encode,
+)
 from shadowrun_operator.api.spec import Spec
 from shadowrun_operator.manifests import names
 from shadowrun_operator.manifests.configuration import before_s, mirror_config
@@ -146,6 +155,16 @@ def test_the_configuration_says_what_the_spec_says() -> None:
     assert config.classes[0].min_prompt_tokens == 800
     assert config.class_slos["long"].ttft_s == 9.0
     assert config.slo.ttft_s == 2.0
+
+
+def test_the_mirror_compares_answers_where_the_spec_asks_for_parity_and_as_it_asks() -> None:
+    assert _config().comparison is None
+    assert _config(comparison={"output": "None"}).comparison is None
+    assert _config(comparison={"output": "Parity"}).comparison == Comparison()
+    asked = {"output": "Parity", "ignoreFields": ["timings", "choices.message.content.at"], "arrayOrder": "Ignored"}
+    config = _config(comparison=asked)
+    assert config.comparison == Comparison(ignored=("timings", "choices.message.content.at"), ordered=False)
+    assert decode_config(encode(config)) == config
 
 
 def test_without_a_key_requests_are_drawn_by_their_id() -> None:

@@ -121,7 +121,7 @@ def message_events(said: Json, cuts: Iterable[int], made_up: str = "1") -> list[
     found: list[Json | bytes] = [{"type": "message_start", "message": start}, {"type": "ping"}]
     for index, block in enumerate(whole["content"]):
         empty = {name: value for name, value in block.items() if name not in ("text", "thinking", "signature")}
-        empty |= {"input": {}} if block["type"] == "tool_use" else {block["type"]: ""}
+        empty["input" if block["type"] == "tool_use" else block["type"]] = {} if block["type"] == "tool_use" else ""
         found.append({"type": "content_block_start", "index": index, "content_block": empty})
         text = said["arguments"] if block["type"] == "tool_use" else block[block["type"]]
         name = _DELTAS[block["type"]]

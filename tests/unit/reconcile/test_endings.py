@@ -10,12 +10,13 @@ import pytest
 from shadowrun_mirror.blocks import BlockSeries
 from shadowrun_mirror.evidence import Amount
 from shadowrun_operator.api.conditions import EndReason
+from shadowrun_operator.judge.matches import MIN_COMPARED
 from shadowrun_operator.reconcile import times
 from shadowrun_operator.reconcile.endings import gpu_hours_reached
 from shadowrun_operator.reconcile.endings.gpu_hours_reached import accelerators
 from shadowrun_operator.reconcile.judging import stored_report
 from shadowrun_operator.reconcile.plan import Apply
-from shadowrun_operator.reconcile.standing import VERDICT, holding_s, standings
+from shadowrun_operator.reconcile.standing import MATCH_RATE, VERDICT, holding_s, standings
 
 from tests.unit.reconcile.world import START, World, decoded
 
@@ -110,6 +111,71 @@ def test_pairs_end_the_run_only_after_the_shortest_duration() -> None:
     assert world.phase == "Running"
     world.until("Complete")
     assert world.body["status"]["endReason"] == "PairsReached"
+
+
+MATCHING: dict[str, Any] = {
+    "duration": "20m",
+    "comparison": {"output": "Parity"},
+    "endConditions": {"matchRate": "95%", "minDuration": "90s"},
+}
+
+
+def test_a_proven_match_rate_ends_the_run_after_the_shortest_duration_and_once_it_has_stood() -> None:
+    world = World.with_spec(**MATCHING)
+    world.until("Running")
+    proven: list[float] = []
+    while world.phase == "Running":
+        world.turn()
+        assert world.record is not None
+        if MATCH_RATE in world.record.standings:
+            proven.append(world.record.standings[MATCH_RATE].since)
+    assert len(set(proven)) == 1
+    world.until("Complete")
+    status = world.body["status"]
+    assert status["endReason"] == "MatchRateReached"
+    assert next(word for word in EndReason if word == status["endReason"]).judged
+    assert world.record is not None
+    ended = world.record.ended_at
+    assert ended - proven[0] >= 10, "for the length of admission.timeout"
+    assert 90 <= ended - times.seconds(status["startTime"]) < 120
+    assert status["comparison"]["matched"] == status["comparison"]["compared"] == status["pairs"]
+    assert float(status["comparison"]["matchRate"].rstrip("%")) >= 95
+
+
+@pytest.mark.parametrize("differs_in", [5, 20])
+def test_a_match_rate_that_is_not_proven_ends_nothing(differs_in: int) -> None:
+    world = World.with_spec(**MATCHING | {"duration": "3m"})
+    world.differs_in = differs_in  # 80 % match, and 95 %, which is what is asked for and not more
+    world.until("Complete")
+    status = world.body["status"]
+    assert status["endReason"] == "DurationReached"
+    assert status["comparison"]["differed"] == [
+        {"kind": "Value", "pairs": status["comparison"]["compared"] - status["comparison"]["matched"]}
+    ]
+
+
+def test_a_match_rate_ends_nothing_before_enough_pairs_are_compared() -> None:
+    world = World.with_spec(**MATCHING | {"duration": "4m"})
+    world.rate = 1.0
+    world.until("Running")
+    while world.phase == "Running":
+        world.turn()
+    world.until("Complete")
+    status = world.body["status"]
+    assert status["comparison"]["compared"] >= MIN_COMPARED or status["endReason"] == "DurationReached"
+    assert status["endReason"] == "MatchRateReached"
+
+
+def test_answers_are_compared_for_the_report_without_any_end_by_it() -> None:
+    world = World.with_spec(comparison={"output": "Parity"})
+    world.until("Complete")
+    status = world.body["status"]
+    assert status["endReason"] == "DurationReached"
+    assert status["verdict"] == "Pass"
+    assert status["comparison"]["matched"] > 0
+    plain = World.with_spec()
+    plain.until("Complete")
+    assert "comparison" not in plain.body["status"]
 
 
 def _loses(world: World, criterion: str) -> None:

@@ -19,11 +19,13 @@ from shadowrun_mirror.evidence import (
     CaptureWindow,
     ClassEvidence,
     Evidence,
+    Matches,
     Source,
     Usage,
     Window,
 )
 from shadowrun_mirror.histogram import Histogram
+from shadowrun_mirror.reasons import Likeness
 from shadowrun_operator.api.run import ShadowRun
 from shadowrun_operator.manifests import groups, names
 from shadowrun_operator.manifests.attempts import LEDGER, earlier_attempts
@@ -182,6 +184,7 @@ class World:
     gateways: tuple[GatewaySeen, ...] = (ATTACHED,)
     made: int = 0  # objects made so far: each has a uid of its own
     events: list[str] = field(default_factory=list)
+    differs_in: int = 0  # one of so many answers of a challenger isn't the baseline's; 0: every one is
     longest_copying: float = 0.0  # the last instant at which a mirror was copying
 
     @classmethod
@@ -484,6 +487,8 @@ class World:
             number = config.window
             arms = tuple(arm.name for arm in config.arms)
             added = _pairs(number, pairs, arms, config, self._clock(uid))
+            if number and config.comparison is not None:
+                _compare(added, pairs, arms, int(self._clock(uid)), self.differs_in)
             if place and number not in windows:
                 stuck = Amount(requests=1, bytes=BODY_BYTES)
                 added.classes["default"].received += stuck
@@ -545,6 +550,18 @@ def _pairs(number: int, count: int, arms: tuple[str, ...], config: MirrorConfig,
             pairs[arm] = series
     classes = {"default": ClassEvidence(received=amount, admitted=amount, arms=results)}
     return Window(id=number, first_pair=now, last_pair=now, classes=classes, pairs=pairs)
+
+
+def _compare(window: Window, count: int, arms: tuple[str, ...], block: int, differs_in: int) -> None:
+    """Compare the answers of so many pairs, one at a time."""
+    for arm in arms[1:]:
+        found, series = Matches(), BlockSeries()
+        for i in range(count):
+            differs = differs_in and not (block + i) % differs_in
+            found.add(Likeness.VALUE if differs else Likeness.MATCH)
+            series.add(block - i % 3, -1 if differs else 0)
+        window.classes["default"].matches[arm] = found
+        window.differing[arm] = series
 
 
 def _patch_containers(template: Manifest, patch: Manifest) -> None:

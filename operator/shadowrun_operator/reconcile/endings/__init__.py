@@ -12,6 +12,7 @@ from shadowrun_operator.reconcile.endings.failure_proven import FailureProven
 from shadowrun_operator.reconcile.endings.gpu_hours_reached import GPUHoursReached, gpu_hours_due
 from shadowrun_operator.reconcile.endings.hardware_mismatch import HardwareMismatch
 from shadowrun_operator.reconcile.endings.live_path_harmed import LivePathHarmed
+from shadowrun_operator.reconcile.endings.match_rate_reached import MatchRateReached
 from shadowrun_operator.reconcile.endings.node_lost import NodeLost
 from shadowrun_operator.reconcile.endings.pairs_reached import PairsReached
 from shadowrun_operator.reconcile.endings.protocol import Ending
@@ -37,6 +38,7 @@ ENDINGS: tuple[Ending, ...] = (
     FailureProven(),
     DurationReached(),
     Decided(),
+    MatchRateReached(),
     PairsReached(),
     TokensReached(),
     GPUHoursReached(),
