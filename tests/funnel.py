@@ -19,6 +19,10 @@ def assert_adds_up(evidence: Evidence) -> None:
                 assert number > 0, "the warm-up counts no indicators"
                 assert blocks.pairs <= pairs.requests, f"{arm}, {criterion}: more pairs than there were"
                 assert all(abs(z) <= n for n, z in blocks.sums.values())
+        for arm, blocks in window.differing.items():
+            found = [counted.matches[arm] for counted in window.classes.values() if arm in counted.matches]
+            assert blocks.pairs == sum(matches.compared for matches in found), arm
+            assert -sum(z for _, z in blocks.sums.values()) == sum(m.compared - m.matched for m in found), arm
 
 
 def _assert_class_adds_up(where: str, counted: ClassEvidence) -> None:
@@ -28,6 +32,8 @@ def _assert_class_adds_up(where: str, counted: ClassEvidence) -> None:
     ended = counted.admitted - counted.in_flight
     assert counted.forward.count <= ended.requests, where
     assert sum(arm.sent_first for arm in counted.arms.values()) == counted.forward.count, where
+    for name, matches in counted.matches.items():
+        assert sum(matches.pairs.values()) <= ended.requests, f"{where}, arm {name}"
     for name, arm in counted.arms.items():
         failed = _total(arm.failed.values())
         assert counted.admitted == arm.completed + failed + counted.in_flight, f"{where}, arm {name}"

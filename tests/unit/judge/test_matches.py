@@ -80,13 +80,11 @@ def test_many_pairs_of_one_moment_prove_nothing() -> None:
 
 def test_whole_agreement_proves_more_the_longer_it_lasts_and_never_all() -> None:
     lowers = []
-    for pairs in (200, 1000, 5000):
+    for pairs in (200, 500, 1000):
         recorder = Recorder()
         compared(recorder, "candidate", [Likeness.MATCH] * pairs)
         lowers.append(found(recorder)[0].lower or 0.0)
-    assert lowers == sorted(lowers)
-    assert lowers[0] > 0.95
-    assert 0.995 < lowers[-1] < 1.0
+    assert [at_least(lower) for lower in lowers] == ["97.86%", "99.17%", "99.61%"]
 
 
 def test_a_failure_of_the_candidate_never_raises_what_is_proven() -> None:
