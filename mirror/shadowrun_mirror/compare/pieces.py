@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 _SCALAR = 16
-"""What a number, or the name of a field, is taken to hold, in characters."""
+"""What a number, or a field by its name, is taken to hold, in bytes."""
 
 Json = dict[str, Any]
 
@@ -19,7 +19,7 @@ class TooLongError(Exception):
 
 
 class Pieces:
-    """Puts together within `room` characters; beyond that every method raises `TooLongError`."""
+    """Puts together within `room` bytes; beyond that every method raises `TooLongError`."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -31,7 +31,7 @@ class Pieces:
             known = into[name] = StringIO(newline="")
             self._take(_SCALAR)
         known.write(text)
-        self._take(len(text))
+        self._take(len(text.encode("utf-8", "surrogatepass")))
 
     def put(self, into: Json, name: str, value: Any) -> None:
         """Set a field to a whole value. Null says nothing, and what was said before is not taken back by it."""

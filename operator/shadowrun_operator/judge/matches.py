@@ -11,7 +11,7 @@ from shadowrun_mirror.evidence import Matches
 from shadowrun_mirror.reasons import DIFFERENCES, UNCOMPARED
 
 from shadowrun_operator.judge.interval import estimate
-from shadowrun_operator.judge.merge import Merged, scopes
+from shadowrun_operator.judge.merge import Merged
 from shadowrun_operator.judge.rules import Rules
 
 MIN_COMPARED = 200
@@ -38,13 +38,13 @@ class ArmMatches(msgspec.Struct, frozen=True, kw_only=True):
 
 def matches(rules: Rules, evidence: Merged) -> tuple[ArmMatches, ...]:
     """Every challenger, the candidate first, in all classes together and in each; empty where nothing is compared."""
-    found = []
-    for name, of_class in scopes(evidence.counted).items():
-        for arm in rules.arms[1:]:
-            counted = of_class.matches.get(arm)
-            if counted is not None:
-                found.append(_of_arm(arm, name, counted, None if name else _lower(rules, evidence, arm)))
-    return tuple(found)
+    of_classes = {name: c.matches for name, c in sorted(evidence.counted.classes.items()) if c.matches}
+    arms = [arm for arm in rules.arms[1:] if any(arm in counted for counted in of_classes.values())]
+    whole = [_of_arm(arm, "", _together(arm, of_classes), _lower(rules, evidence, arm)) for arm in arms]
+    return (
+        *whole,
+        *(_of_arm(arm, name, of_classes[name][arm]) for name in of_classes for arm in arms if arm in of_classes[name]),
+    )
 
 
 def of_candidate(rules: Rules, found: tuple[ArmMatches, ...]) -> ArmMatches | None:
@@ -58,7 +58,14 @@ def rate_is_proven(rules: Rules, found: tuple[ArmMatches, ...]) -> bool:
     return rules.match_rate is not None and ours is not None and (ours.lower or 0.0) >= rules.match_rate
 
 
-def _of_arm(arm: str, traffic_class: str, counted: Matches, lower: float | None) -> ArmMatches:
+def _together(arm: str, of_classes: dict[str, dict[str, Matches]]) -> Matches:
+    whole = Matches()
+    for counted in of_classes.values():
+        whole = whole.merged(counted.get(arm, Matches()))
+    return whole
+
+
+def _of_arm(arm: str, traffic_class: str, counted: Matches, lower: float | None = None) -> ArmMatches:
     def of(kinds: tuple[str, ...]) -> dict[str, int]:
         return {str(kind): n for kind in kinds if (n := counted.pairs.get(kind, 0))}
 
