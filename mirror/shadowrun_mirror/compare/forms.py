@@ -123,7 +123,7 @@ class _Message(Assembly):
                 self.pieces.append(block, "input", value)
             elif name == "citation":
                 self.pieces.add(block, "citations", value)
-            elif name not in ("type", "signature"):
+            elif name != "type":
                 self.pieces.append(block, name, value)
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -147,6 +148,28 @@ def test_without_an_order_members_that_have_an_equal_say_nothing_of_those_that_h
     assert likeness(chat_of(ours, ANY_ORDER), chat_of(theirs, ANY_ORDER), False) is Likeness.LENGTH
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "kind"),
+    [
+        ({"a": 1}, {"a": 1.0}, Likeness.MATCH),
+        ({"a": 1.5}, {"a": 1.25}, Likeness.VALUE),
+        ({"a": True}, {"a": 1}, Likeness.TYPE),
+        ({"a": [True]}, {"a": [1]}, Likeness.TYPE),
+        ({"a": [10**400, 1]}, {"a": [10**400, 1]}, Likeness.MATCH),
+        ({"a": None}, {"a": ""}, Likeness.TYPE),
+        ({"a": '{"x":1}'}, {"a": '{"x": 1}'}, Likeness.LENGTH),  # a text inside JSON is text
+        ([{"a": 1, "b": 2}, {"c": 3}], [{"c": 3}, {"b": 2, "a": 1}], Likeness.ORDER),
+    ],
+)
+def test_values_inside_json_are_compared_as_json_has_them(ours: Any, theirs: Any, kind: Likeness) -> None:
+    assert likeness(chat_of(ours), chat_of(theirs), True) is kind
+
+
+def test_objects_that_change_places_are_equal_whatever_the_order_of_their_fields() -> None:
+    ours, theirs = [{"a": 1, "b": 2}, {"c": 3}], [{"c": 3}, {"b": 2, "a": 1}]
+    assert likeness(chat_of(ours, ANY_ORDER), chat_of(theirs, ANY_ORDER), False) is Likeness.MATCH
+
+
 def test_what_is_left_out_above_a_path_is_left_out_with_it() -> None:
     assert paths(["a.b", "a", "c.d", "c.e"]) == {"a": None, "c": {"d": None, "e": None}}
 
@@ -271,6 +294,34 @@ def test_a_stream_of_another_shape_is_not_compared() -> None:
     assert left_by(CHAT, odd, asked=True) is Likeness.UNREADABLE
 
 
+def test_choices_and_calls_of_tools_that_come_in_turns_are_put_in_their_order() -> None:
+    def choice(index: int, **delta: Any) -> Json:
+        return {"choices": [{"index": index, "delta": delta, "finish_reason": None}]}
+
+    def call(index: int, text: str) -> Json:
+        return {"index": index, "function": {"arguments": text}}
+
+    events = [
+        *(choice(2, content="c"), choice(0, content="a"), choice(1, tool_calls=[call(1, '{"b":'), call(0, "{")])),
+        *(choice(1, tool_calls=[call(0, "}"), call(1, "1}")]), choice(0, content="A"), choice(2, content="C")),
+        {"choices": [{"index": n, "delta": {}, "finish_reason": "stop"} for n in (1, 2, 0)]},
+    ]
+    messages: list[Json] = [
+        {"content": "aA"},
+        {"tool_calls": [{"function": {"arguments": "{}"}}, {"function": {"arguments": '{"b": 1}'}}]},
+        {"content": "cC"},
+    ]
+    choices = [{"index": n, "message": m, "finish_reason": "stop"} for n, m in enumerate(messages)]
+    ours = left_by(CHAT, body({"choices": list(reversed(choices))}), asked=False)
+    assert likeness(ours, left_by(CHAT, stream([*events, b"[DONE]"]), asked=True), True) is Likeness.MATCH
+
+
+def test_the_last_event_of_a_stream_needs_no_blank_line() -> None:
+    path = "/v1/responses"
+    data = stream(EVENTS[path](SAID[path], [3]))
+    assert likeness(whole(path, SAID[path]), left_by(path, data.rstrip(b"\n"), asked=True), True) is Likeness.MATCH
+
+
 def test_a_response_whose_last_event_lacks_the_output_takes_it_from_the_items() -> None:
     path = "/v1/responses"
     events = EVENTS[path]({"text": "forty two"}, [3])
@@ -297,12 +348,17 @@ def test_nothing_of_the_text_is_in_what_is_left() -> None:
     assert "canary" not in repr(found)
     reader = dialect_of(CHAT.encode()).compared_reader(True, PLAIN)
     reader.feed(stream(chat_events({"text": "canary"}, [2])), 1.0)
+    assert "canary" in _all_of(reader)
     reader.answer(True)
     assert "canary" not in _all_of(reader)
 
 
-def _all_of(thing: Any, depth: int = 6) -> str:
+def _all_of(thing: Any) -> str:
     """Everything that an object of ours holds, as text."""
-    if depth and hasattr(thing, "__dict__") and type(thing).__module__.startswith("shadowrun_mirror.compare"):
-        return "".join(_all_of(value, depth - 1) for value in vars(thing).values())
-    return repr(thing)
+    if isinstance(thing, StringIO):
+        return thing.getvalue()
+    if type(thing).__module__.startswith("shadowrun_mirror.compare") and hasattr(thing, "__dict__"):
+        return _all_of(vars(thing))
+    if isinstance(thing, dict):
+        return "".join(map(_all_of, thing.values()))
+    return "".join(map(_all_of, thing)) if isinstance(thing, list) else repr(thing)
