@@ -264,7 +264,7 @@ class Spec(Block):
     coverage: Coverage = Coverage()
     """How much of the selected traffic must have been measured."""
     comparison: Comparison | None = None
-    """How answers are compared; they are measured only when absent."""
+    """How answers are compared, which no verdict looks at; they are only measured when absent."""
     criteria: tuple[Criterion, ...] = Field(min_length=1, max_length=MAX_CRITERIA, json_schema_extra=map_by("name"))
     """What must hold for the verdict Pass."""
     duration: Duration = Field(

@@ -85,10 +85,10 @@ def test_what_ends_a_run_by_its_pairs_is_said_instead_of_a_rate(
 
 
 def test_ends_that_are_not_in_the_plan_are_named(manifest: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    path = manifest(duration="24h", endConditions={"tokens": 10_000_000, "gpuHours": 8})
+    path = manifest(duration="24h", endConditions={"tokens": 10_000_000, "gpuHours": 8, "matchRate": "99%"})
     assert plan(path) == 0
     out = capsys.readouterr().out
-    assert "may leave fewer pairs: endConditions.tokens, endConditions.gpuHours.\n" in out
+    assert "may leave fewer pairs: endConditions.tokens, endConditions.gpuHours, endConditions.matchRate.\n" in out
     assert "decide 80% of such runs" in out
     assert plan(manifest(duration="24h")) == 0
     assert "may leave fewer pairs" not in capsys.readouterr().out
