@@ -4,8 +4,8 @@ A stream comes to what the same answer would have been in one piece. Left out ar
 protocol has the server make up for each answer, what is encrypted, and the name of the model:
 
 * all: `id`, `object`, `model`, `usage`
-* chat completions, completions: `created`, `system_fingerprint`, `service_tier`; of choices `index`; of calls of tools
-  `id` and `index`; of audio `id` and `expires_at`
+* chat completions, completions: `created`, `system_fingerprint`, `service_tier`, `obfuscation`; of choices `index`; of
+  calls of tools `id` and `index`; of audio `id` and `expires_at`
 * responses: `created_at`, `completed_at`, `service_tier`, `previous_response_id`; of items `id`, `call_id` and
   `encrypted_content`
 * messages: `container`; of blocks `id`, `index`, `tool_use_id`, `signature` and `data`
@@ -169,7 +169,7 @@ def _embedding(answer: Json) -> Json:
 
 
 _CALLS = "choices.message.tool_calls"
-_COMPLETION_TOP = (*_OF_ALL, "created", "system_fingerprint", "service_tier")
+_COMPLETION_TOP = (*_OF_ALL, "created", "system_fingerprint", "service_tier", "obfuscation")
 COMPLETION = Form(
     left_out=(
         *_COMPLETION_TOP,

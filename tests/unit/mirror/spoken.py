@@ -37,6 +37,7 @@ def chat(said: Json, made_up: str = "1") -> Json:
 def chat_events(said: Json, cuts: Iterable[int], made_up: str = "1") -> list[Json | bytes]:
     def chunk(delta: Json, end: str | None = None) -> Json:
         frame = {key: value for key, value in chat(said, made_up).items() if key not in ("choices", "usage")}
+        frame["obfuscation"] = made_up * (1 + len(str(delta)) % 3)
         return {**frame, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": end}]}
 
     found: list[Json | bytes] = [chunk({"role": "assistant", "content": ""})]

@@ -3,6 +3,7 @@
 import itertools
 import json
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shadowrun_mirror.compare import reader as compare_reader
 from shadowrun_mirror.compare.digest import MAX_PARTS, Digest
+from shadowrun_mirror.compare.forms import COMPLETION, EMBEDDING, MESSAGE, RESPONSE
 from shadowrun_mirror.compare.likeness import Left, likeness
 from shadowrun_mirror.compare.paths import paths
 from shadowrun_mirror.config import Comparison
@@ -168,6 +170,16 @@ def test_values_inside_json_are_compared_as_json_has_them(ours: Any, theirs: Any
 def test_objects_that_change_places_are_equal_whatever_the_order_of_their_fields() -> None:
     ours, theirs = [{"a": 1, "b": 2}, {"c": 3}], [{"c": 3}, {"b": 2, "a": 1}]
     assert likeness(chat_of(ours, ANY_ORDER), chat_of(theirs, ANY_ORDER), False) is Likeness.MATCH
+
+
+def test_the_documents_say_what_is_left_out_of_every_protocol() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "verdict.md").read_text()
+    _, _, text = text.partition("**What is left out**")
+    rows = {line.split("|")[1].strip(): line for line in text.split("\n\n")[1].splitlines()}
+    forms = {"chat completions, completions": COMPLETION, "responses": RESPONSE, "messages": MESSAGE}
+    for api, form in (forms | {"embeddings": EMBEDDING}).items():
+        for path in form.left_out:
+            assert f"`{path.rpartition('.')[2]}`" in rows["all"] + rows[api], path
 
 
 def test_what_is_left_out_above_a_path_is_left_out_with_it() -> None:
