@@ -32,7 +32,18 @@ from shadowrun_operator.reconcile.record import Books, RunRecord
 COUNTS_S = 10.0
 """Least time between two status writes that differ in nothing but what was counted."""
 
-_COUNTED = {"message", "pairs", "within_slo", "funnel", "dropped", "failures", "criteria", "classes", "provenance"}
+_COUNTED = {
+    "message",
+    "pairs",
+    "within_slo",
+    "funnel",
+    "dropped",
+    "failures",
+    "criteria",
+    "classes",
+    "comparison",
+    "provenance",
+}
 _BAD_PATCH = (400, 403, 409, 415, 422)
 
 log = logging.getLogger(__name__)

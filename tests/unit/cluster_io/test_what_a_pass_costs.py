@@ -4,15 +4,19 @@ from typing import Any
 
 import pytest
 from shadowrun_operator.api.run import ShadowRun
+from shadowrun_operator.api.status import Status
+from shadowrun_operator.cluster import apply
 from shadowrun_operator.cluster.evidence_store import read_back
 from shadowrun_operator.cluster.observe import COPYING_S, WAITING_S
 from shadowrun_operator.manifests import names
 from shadowrun_operator.reconcile import objects
+from shadowrun_operator.reconcile.judging import with_progress
+from shadowrun_operator.reconcile.progress import progress
 from shadowrun_operator.reconcile.schedule import waits_until
 
 from tests.unit.cluster_io.api_server import merged
 from tests.unit.cluster_io.lives import Life, begun
-from tests.unit.reconcile.world import UID
+from tests.unit.reconcile.world import UID, World
 
 pytestmark = pytest.mark.operator
 
@@ -279,3 +283,16 @@ async def test_what_was_read_back_is_not_kept_twice() -> None:
         remembered = life.runs._line(("inference", "x")).memory
         assert remembered.books is not None
         assert not remembered.config_maps["x-evidence"].get("binaryData")
+
+
+def test_whatever_is_counted_waits_for_its_turn_to_be_written() -> None:
+    world = World.with_spec(comparison={"output": "Parity"})
+    world.until("Running")
+    for _ in range(10):
+        world.turn()
+    done = progress(world.observe())
+    before = Status()
+    after = with_progress(before, done)
+    counted = {field for field in Status.model_fields if getattr(after, field) != getattr(before, field)}
+    assert {"pairs", "comparison"} <= counted
+    assert counted - {"start_time"} <= apply._COUNTED
