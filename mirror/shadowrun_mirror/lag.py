@@ -8,7 +8,8 @@ such a time are flagged. Three things make a time late:
 * the process used more than `BUSY_SHARE` of one core over the last `BUSY_OVER_S`. One event loop is one core: above
   that reads queue up, and stamps are wrong by milliseconds long before any single wake-up is late.
 
-A long answer lives through many such times and is measured all the same, if it neither began nor ended in one.
+A long answer lives through many such times, and its latencies are exact all the same if it neither began nor ended in
+one. Its longest gap need not be: no verdict looks at that.
 """
 
 import asyncio

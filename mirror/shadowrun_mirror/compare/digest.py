@@ -17,8 +17,10 @@ import msgspec
 
 from shadowrun_mirror.compare.paths import Paths
 
-MAX_PARTS = 4096
-"""Most values of an answer that is compared; a list of numbers is one. So many take some ten milliseconds."""
+MAX_PARTS = 1024
+"""Most values of an answer that is compared; `_NUMBERS` of a list of them are one. So many take two or three
+milliseconds, in which no other answer is read: less than the least lag for which a pair is flagged."""
+_NUMBERS = 64
 
 _KEY = secrets.token_bytes(32)
 _WHOLE = 2**53
@@ -76,24 +78,30 @@ class _Maker:
         for name, field in value.items():
             below = left_out.get(name, _NOTHING)
             if below is not None and not (outside and _is_nothing(field)):
-                fields[_hash(b"name", _bytes(name))] = self.made(field, below, outside=outside)
+                made = self.made(field, below, outside=outside)
+                if not (outside and made.kind == "object" and not made.fields):  # all of it was left out
+                    fields[_hash(b"name", _bytes(name))] = made
         marks = sorted(name + field.mark for name, field in fields.items())
         return Digest(kind="object", length=len(fields), mark=_hash(b"object", *marks), fields=fields)
 
     def _list(self, value: list[Any], left_out: Paths, outside: bool) -> Digest:
         if all(type(member) in (int, float) for member in value):
             try:
-                numbers = array("d", value)
+                numbers = array("d", [number + 0.0 for number in value])  # no -0.0
             except OverflowError:
                 pass  # a whole number beyond all floats
             else:
-                return self._numbers(numbers)
+                if numbers.tolist() == value:  # no whole number that a float rounds
+                    return self._numbers(numbers)
         members = tuple(self.made(member, left_out, outside=outside) for member in value)
         marks: Iterable[bytes] = (member.mark for member in members)
         marks = marks if self._ordered else sorted(marks)
         return Digest(kind="list", length=len(members), mark=_hash(b"list", *marks), members=members)
 
     def _numbers(self, numbers: "array[float]") -> Digest:
+        self._left -= len(numbers) // _NUMBERS
+        if self._left < 0:
+            raise TooManyPartsError
         bag = _hash(b"bag", array("d", sorted(numbers)).tobytes())
         mark = _hash(b"numbers", numbers.tobytes()) if self._ordered else bag
         return Digest(kind="list", length=len(numbers), mark=mark, bag=bag)

@@ -52,7 +52,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     settled: Callable[[Json], Json] = lambda answer: answer
 
 
-_NAMES = frozenset({"id", "type", "name", "role", "object", "index"})
+_NAMES = frozenset({"id", "type", "name", "role", "object", "index", "format"})
 """Texts of a delta that are said whole, however often; all others are said piece by piece."""
 
 

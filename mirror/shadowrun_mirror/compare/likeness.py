@@ -56,9 +56,11 @@ def _of_objects(left: Digest, right: Digest, ordered: bool) -> Iterator[Likeness
 
 def _of_lists(left: Digest, right: Digest, ordered: bool) -> Iterator[Likeness]:
     """Of two lists of one length. Without an order, members that have an equal in the other list are left out."""
-    if left.bag or right.bag:  # numbers
-        both = bool(left.bag and right.bag)
-        yield Likeness.TYPE if not both else Likeness.ORDER if left.bag == right.bag else Likeness.VALUE
+    if left.bag or right.bag:  # numbers; those that no float holds are members
+        if not all(member.kind == "number" for member in (*left.members, *right.members)):
+            yield Likeness.TYPE
+        else:
+            yield Likeness.ORDER if left.bag == right.bag else Likeness.VALUE
         return
     ours, theirs = Counter(m.mark for m in left.members), Counter(m.mark for m in right.members)
     if ours == theirs:

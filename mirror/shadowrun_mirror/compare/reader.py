@@ -18,7 +18,7 @@ from shadowrun_mirror.reasons import Likeness
 from shadowrun_mirror.sse import Frames, fields_of
 from shadowrun_mirror.stream import Answer, Reader
 
-MAX_COMPARED_BYTES = 1024 * 1024
+MAX_COMPARED_BYTES = 256 * 1024
 """Longest answer that is compared: the body of one in one piece, the texts of a stream."""
 
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
@@ -107,11 +107,13 @@ class _Events:
         self._frames = Frames()
 
     def feed(self, data: bytes) -> None:
-        for event in self._frames.feed(data):
-            self._event(event)
+        if not self._assembly.done:
+            for event in self._frames.feed(data):
+                self._event(event)
 
     def answer(self) -> Json:
-        self._event(bytes(self._frames.rest))
+        if not self._assembly.done:
+            self._event(bytes(self._frames.rest))
         return self._assembly.answer()
 
     def _event(self, event: bytes) -> None:

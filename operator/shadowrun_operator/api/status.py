@@ -224,7 +224,7 @@ class ComparisonStatus(Block):
     match_rate: Share = ""
     """What the share of matches is at least, beyond chance; empty while there are too few pairs to say."""
     control: Share = ""
-    """Share of matches of the control, the baseline's equal: more can't be asked of the candidate."""
+    """Share of matches of the control, the baseline's equal."""
     differed: tuple[Difference, ...] = Field(default=(), max_length=7, json_schema_extra=map_by("kind"))
     """In what the others differ."""
 

@@ -54,7 +54,7 @@ class Process:
 
     async def until_closed(self) -> None:
         """Waits until no connection for copies is taken any more."""
-        with contextlib.suppress(ConnectionRefusedError):
+        with contextlib.suppress(ConnectionError):  # refused, or reset where the closing met it
             while True:
                 _, writer = await asyncio.open_connection("127.0.0.1", self.data_port)
                 writer.close()

@@ -256,6 +256,28 @@ def test_reasoning_calls_of_tools_and_the_reason_to_end_are_compared(
         assert likeness(streamed(path, ours, [4]), streamed(path, theirs, [1, 9]), True) is kind
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "kind"),
+    [
+        ([2**53], [2**53 + 1], Likeness.VALUE),
+        ([2**53 + 1], [2**53 + 1], Likeness.MATCH),
+        ([2**53 + 1, 1], [1, 2**53 + 1], Likeness.ORDER),
+        ([0.0], [-0.0], Likeness.MATCH),
+        ([1, 2], [1.0, 2.0], Likeness.MATCH),
+    ],
+)
+def test_numbers_in_lists_are_what_they_are_alone(ours: Any, theirs: Any, kind: Likeness) -> None:
+    assert likeness(chat_of({"ids": ours}), chat_of({"ids": theirs}), True) is kind
+
+
+def test_a_field_of_which_all_is_left_out_is_as_good_as_none() -> None:
+    with_time = body({**chat({"text": "x"}), "metadata": {"at": 1}})
+    ignoring = Comparison(ignored=("metadata.at",))
+    ours = left_by(CHAT, with_time, asked=False, comparison=ignoring)
+    theirs = left_by(CHAT, body(chat({"text": "x"})), asked=False, comparison=ignoring)
+    assert likeness(ours, theirs, True) is Likeness.MATCH
+
+
 def test_of_several_kinds_the_first_in_the_list_counts() -> None:
     ours = {"a": 1, "b": "xy", "c": [1, 2]}
     assert likeness(chat_of(ours), chat_of({"a": "1", "b": "xyz", "c": [2, 1]}), True) is Likeness.TYPE
@@ -295,6 +317,7 @@ def test_an_answer_beyond_the_limit_is_measured_and_not_compared(asked: bool, mo
 
 def test_an_answer_of_too_many_parts_is_not_compared_and_neither_is_one_too_deep() -> None:
     assert chat_of([["x"]] * MAX_PARTS) is Likeness.TOO_LONG
+    assert chat_of([0.5] * (64 * MAX_PARTS)) is Likeness.TOO_LONG
     deep = b'{"choices":[{"message":{"content":"x"}}],"y":' + b"[" * 900 + b"{}" + b"]" * 900 + b"}"
     assert left_by(CHAT, deep, asked=False) is Likeness.UNREADABLE
 
