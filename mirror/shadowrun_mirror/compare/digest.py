@@ -18,9 +18,9 @@ import msgspec
 from shadowrun_mirror.compare.paths import Paths
 
 MAX_PARTS = 1024
-"""Most values of an answer that is compared; `_NUMBERS` of a list of them are one. So many take two or three
-milliseconds, in which no other answer is read: less than the least lag for which a pair is flagged."""
-_NUMBERS = 64
+"""Most values of an answer that is compared; `_NUMBERS` of a list of them are one. So many take three to five
+milliseconds, in which no other answer is read: no more than the least lag for which a pair is flagged."""
+_NUMBERS = 16
 
 _KEY = secrets.token_bytes(32)
 _WHOLE = 2**53

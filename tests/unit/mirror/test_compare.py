@@ -317,7 +317,7 @@ def test_an_answer_beyond_the_limit_is_measured_and_not_compared(asked: bool, mo
 
 def test_an_answer_of_too_many_parts_is_not_compared_and_neither_is_one_too_deep() -> None:
     assert chat_of([["x"]] * MAX_PARTS) is Likeness.TOO_LONG
-    assert chat_of([0.5] * (64 * MAX_PARTS)) is Likeness.TOO_LONG
+    assert chat_of([0.5] * (16 * MAX_PARTS)) is Likeness.TOO_LONG
     deep = b'{"choices":[{"message":{"content":"x"}}],"y":' + b"[" * 900 + b"{}" + b"]" * 900 + b"}"
     assert left_by(CHAT, deep, asked=False) is Likeness.UNREADABLE
 
